@@ -1,0 +1,165 @@
+// Package topology creates the streams and consumers that Weft needs when they
+// are absent and compares them when they are present. A setting that differs is
+// an error that names it and the command that repairs it; nothing is ever
+// overwritten in silence, since an operator may have had a reason.
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Version is written to the metadata of every asset under VersionKey, so that
+// an inspection with the nats command explains what it looks at.
+const (
+	Version    = "1"
+	VersionKey = "weft.version"
+)
+
+// Drift is one setting of an asset that is not as this version of Weft needs it.
+type Drift struct {
+	Asset   string // such as "stream KV_weft"
+	Setting string // the name in the server's JSON
+	Have    string
+	Want    string
+}
+
+// String is one line that names the asset, the setting and both values.
+func (d Drift) String() string {
+	return fmt.Sprintf("%s: %s is %s and must be %s", d.Asset, d.Setting, d.Have, d.Want)
+}
+
+// DriftError reports every setting of one asset that differs.
+type DriftError struct{ Drifts []Drift }
+
+// Error names the settings and the way out.
+func (e *DriftError) Error() string {
+	lines := make([]string, len(e.Drifts))
+	for i, d := range e.Drifts {
+		lines[i] = d.String()
+	}
+	return strings.Join(lines, "; ") + "; `weft doctor --repair` sets it right"
+}
+
+// setting reads one compared setting from a configuration.
+type setting[C any] struct {
+	name string
+	get  func(C) any
+}
+
+// streamSettings are those that the protocol depends on. The number of replicas
+// is not among them: it is the operator's to change.
+var streamSettings = []setting[jetstream.StreamConfig]{
+	{"subjects", func(c jetstream.StreamConfig) any { return c.Subjects }},
+	{"retention", func(c jetstream.StreamConfig) any { return c.Retention.String() }},
+	{"discard", func(c jetstream.StreamConfig) any { return c.Discard.String() }},
+	{"storage", func(c jetstream.StreamConfig) any { return c.Storage.String() }},
+	{"max_msgs_per_subject", func(c jetstream.StreamConfig) any { return c.MaxMsgsPerSubject }},
+	{"max_age", func(c jetstream.StreamConfig) any { return c.MaxAge }},
+	{"allow_rollup_hdrs", func(c jetstream.StreamConfig) any { return c.AllowRollup }},
+	{"allow_direct", func(c jetstream.StreamConfig) any { return c.AllowDirect }},
+	{"allow_msg_ttl", func(c jetstream.StreamConfig) any { return c.AllowMsgTTL }},
+	{"allow_atomic", func(c jetstream.StreamConfig) any { return c.AllowAtomicPublish }},
+	{"allow_msg_schedules", func(c jetstream.StreamConfig) any { return c.AllowMsgSchedules }},
+	{"subject_delete_marker_ttl", func(c jetstream.StreamConfig) any { return c.SubjectDeleteMarkerTTL }},
+	{"republish", func(c jetstream.StreamConfig) any { return republish(c.RePublish) }},
+}
+
+var consumerSettings = []setting[jetstream.ConsumerConfig]{
+	{"filter_subject", func(c jetstream.ConsumerConfig) any { return c.FilterSubject }},
+	{"ack_policy", func(c jetstream.ConsumerConfig) any { return c.AckPolicy.String() }},
+	{"ack_wait", func(c jetstream.ConsumerConfig) any { return c.AckWait }},
+	{"max_deliver", func(c jetstream.ConsumerConfig) any { return c.MaxDeliver }},
+	{"max_ack_pending", func(c jetstream.ConsumerConfig) any { return c.MaxAckPending }},
+}
+
+func republish(r *jetstream.RePublish) string {
+	if r == nil {
+		return "off"
+	}
+	return r.Source + " to " + r.Destination
+}
+
+func compare[C any](asset string, settings []setting[C], have, want C) error {
+	var drifts []Drift
+	for _, s := range settings {
+		h, w := s.get(have), s.get(want)
+		if !reflect.DeepEqual(h, w) {
+			drifts = append(drifts, Drift{Asset: asset, Setting: s.name, Have: fmt.Sprint(h), Want: fmt.Sprint(w)})
+		}
+	}
+	if drifts != nil {
+		return &DriftError{Drifts: drifts}
+	}
+	return nil
+}
+
+// EnsureStream creates the stream when it is absent and otherwise compares its
+// settings; it fails with a *DriftError when they differ.
+func EnsureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	asset := "stream " + want.Name
+	want.Metadata = map[string]string{VersionKey: Version}
+	s, err := js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s, err = js.CreateStream(ctx, want)
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
+			s, err = js.Stream(ctx, want.Name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", asset, err)
+	}
+	have := s.CachedInfo().Config
+	slices.Sort(have.Subjects)
+	slices.Sort(want.Subjects)
+	return s, compare(asset, streamSettings, have, want)
+}
+
+// EnsureConsumer creates a stream's consumer when it is absent and otherwise
+// compares its settings; it fails with a *DriftError when they differ.
+func EnsureConsumer(ctx context.Context, s jetstream.Stream, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	asset := fmt.Sprintf("consumer %s of stream %s", want.Durable, s.CachedInfo().Config.Name)
+	want.Metadata = map[string]string{VersionKey: Version}
+	c, err := s.Consumer(ctx, want.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		c, err = s.CreateConsumer(ctx, want)
+		if errors.Is(err, jetstream.ErrConsumerExists) {
+			c, err = s.Consumer(ctx, want.Durable)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", asset, err)
+	}
+	return c, compare(asset, consumerSettings, c.CachedInfo().Config, want)
+}
+
+// RepairStream sets a stream's compared settings right and leaves its number of
+// replicas and limits as they are.
+func RepairStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
+	s, err := EnsureStream(ctx, js, want)
+	drift, ok := errors.AsType[*DriftError](err)
+	if !ok {
+		return err
+	}
+	_ = drift
+	want.Replicas = s.CachedInfo().Config.Replicas
+	want.Metadata = s.CachedInfo().Config.Metadata
+	_, err = js.UpdateStream(ctx, want)
+	return err
+}
+
+// RepairConsumer sets a consumer's compared settings right.
+func RepairConsumer(ctx context.Context, s jetstream.Stream, want jetstream.ConsumerConfig) error {
+	_, err := EnsureConsumer(ctx, s, want)
+	if _, ok := errors.AsType[*DriftError](err); !ok {
+		return err
+	}
+	_, err = s.UpdateConsumer(ctx, want)
+	return err
+}

@@ -1,0 +1,65 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weft-fabric/weft/job"
+)
+
+// ErrUndecided means that the time given for a write ran out while nobody could
+// say whether it happened. It may have happened, or happen yet.
+var ErrUndecided = errors.New("undecided: no answer in time, the write may have happened")
+
+// ErrUnreadable means that a record is there and cannot be decoded. It is never
+// overwritten.
+var ErrUnreadable = errors.New("record unreadable")
+
+// Conflict is a refused write: the key is at another revision than expected.
+type Conflict struct {
+	Key     string
+	Current Entry // what is there now; Revision 0 if nothing is
+}
+
+// Error names the key and the revision found.
+func (c *Conflict) Error() string {
+	return fmt.Sprintf("key %s changed: it is at revision %d", c.Key, c.Current.Revision)
+}
+
+// Server codes, by measurement: a conflict has two.
+const (
+	codeWrongLastSequence         jetstream.ErrorCode = 10071
+	codeWrongLastSequenceInFlight jetstream.ErrorCode = 10164
+	codeNoMessage                 jetstream.ErrorCode = 10037
+	codeStoreFailed               jetstream.ErrorCode = 10077
+	codeInsufficientResources     jetstream.ErrorCode = 10023
+)
+
+func isConflict(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == codeWrongLastSequence || api.ErrorCode == codeWrongLastSequenceInFlight)
+}
+
+// isUnknown reports whether err leaves open if the write happened, or says that
+// it did not for a cause that passes by itself: no leader yet, no connection.
+func isUnknown(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionReconnecting) {
+		return true
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.Code == 503 && api.ErrorCode != codeStoreFailed && api.ErrorCode != codeInsufficientResources
+}
+
+func isNoMessage(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return errors.Is(err, jetstream.ErrMsgNotFound) || ok && api.ErrorCode == codeNoMessage
+}
+
+// missing is the error of a lookup that found no record.
+func missing(id string) error { return &job.Error{Code: job.CodeMissingJob, JobID: id} }

@@ -1,0 +1,163 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// WriteHeader carries the random mark by which a write recognises itself when
+// its answer was lost.
+const WriteHeader = "Weft-Write"
+
+// answerWait is how long one try of a write or read waits for the server. A try
+// that got no answer is repeated while the caller's context lasts.
+const answerWait = 2 * time.Second
+
+// Entry is a key as the leader has it.
+type Entry struct {
+	Key      string
+	Value    []byte
+	Revision uint64 // 0 if there is nothing, not even a marker
+	Created  time.Time
+	Write    string // the mark of the write that made it
+	Marker   bool   // the key was deleted or has expired; Value is empty
+}
+
+// Exists reports whether the key has a value.
+func (e Entry) Exists() bool { return e.Revision != 0 && !e.Marker }
+
+// Get reads a key from the stream's leader. A key without value is no error: its
+// Entry says that it does not exist. Without an answer the question is repeated
+// while ctx lasts.
+func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
+	retry := newRetry()
+	for {
+		e, err := b.getOnce(ctx, key)
+		if err == nil || !isUnknown(err) {
+			return e, err
+		}
+		if wait(ctx, retry) != nil {
+			return Entry{}, fmt.Errorf("get %s: %w", key, err)
+		}
+	}
+}
+
+func (b *Bucket) getOnce(ctx context.Context, key string) (Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	msg, err := b.stream.GetLastMsgForSubject(ctx, b.prefix+key)
+	if isNoMessage(err) {
+		return Entry{Key: key}, nil
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("get %s: %w", key, err)
+	}
+	return Entry{
+		Key: key, Value: msg.Data, Revision: msg.Sequence, Created: msg.Time,
+		Write:  msg.Header.Get(WriteHeader),
+		Marker: isMarker(msg.Header),
+	}, nil
+}
+
+// isMarker reports whether a message stands for a value that is gone, by a
+// person's delete or by its time to live.
+func isMarker(h nats.Header) bool {
+	return h.Get("KV-Operation") != "" || h.Get("Nats-Marker-Reason") != ""
+}
+
+// Write is one compare-and-set.
+type Write struct {
+	Key      string
+	Value    []byte
+	Revision uint64        // what the key must be at; 0 means it has no value
+	TTL      time.Duration // whole seconds until the value expires; 0 is never
+}
+
+// Swap writes the value if the key is at the expected revision, and returns the
+// new revision. It fails with a *Conflict when the revision has moved, with
+// ErrUndecided when ctx ended before an answer came, and otherwise with what the
+// server refused: a full disk, a missing permission. A key that was deleted or
+// has expired counts as having no value.
+func (b *Bucket) Swap(ctx context.Context, w Write) (uint64, error) {
+	mark, retry := nuid.Next(), newRetry()
+	for {
+		revision, err := b.publish(ctx, w, mark)
+		switch {
+		case err == nil:
+			return revision, nil
+		case isConflict(err):
+			current, readErr := b.Get(ctx, w.Key)
+			if readErr != nil {
+				return 0, undecided(w.Key, readErr)
+			}
+			if current.Write == mark {
+				return current.Revision, nil // an earlier try, whose answer was lost
+			}
+			if w.Revision == 0 && current.Marker {
+				w.Revision = current.Revision
+				continue
+			}
+			if current.Revision != w.Revision {
+				return 0, &Conflict{Key: w.Key, Current: current}
+			}
+		case !isUnknown(err):
+			return 0, fmt.Errorf("write %s: %w", w.Key, err)
+		}
+		if wait(ctx, retry) != nil {
+			return 0, undecided(w.Key, err)
+		}
+	}
+}
+
+func (b *Bucket) publish(ctx context.Context, w Write, mark string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	msg := &nats.Msg{Subject: b.prefix + w.Key, Data: w.Value, Header: nats.Header{
+		WriteHeader:                         {mark},
+		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(w.Revision, 10)},
+	}}
+	if w.TTL > 0 {
+		seconds := max(1, int64(w.TTL/time.Second))
+		msg.Header.Set(jetstream.MsgTTLHeader, strconv.FormatInt(seconds, 10)+"s")
+	}
+	ack, err := b.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+func undecided(key string, cause error) error {
+	if errors.Is(cause, ErrUndecided) {
+		return cause
+	}
+	return fmt.Errorf("write %s: %w: %w", key, ErrUndecided, cause)
+}
+
+func newRetry() backoff.BackOff {
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval = 5 * time.Millisecond
+	retry.MaxInterval = 500 * time.Millisecond
+	return retry
+}
+
+// wait sleeps for the next interval, or until ctx ends, and then returns its
+// error.
+func wait(ctx context.Context, retry backoff.BackOff) error {
+	timer := time.NewTimer(retry.NextBackOff())
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,87 @@
+package stream
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Delivery is an item in the hands of this process. JetStream will hand it to
+// somebody else once ack-wait has passed since it was delivered or was last
+// reported in progress.
+type Delivery struct {
+	Item
+	Seq        uint64    // the item's sequence in its stream
+	Stored     time.Time // when the server stored the item, on its clock
+	Deliveries uint64    // how often it was delivered since the consumer exists
+
+	msg     *nats.Msg
+	ackWait time.Duration
+	touched atomic.Int64 // wall clock in ns of the delivery or the last in-progress
+}
+
+func (n names) delivery(msg *nats.Msg, ackWait time.Duration) (*Delivery, bool) {
+	stage, lane, id, ok := n.parse(msg.Subject)
+	meta, err := msg.Metadata()
+	if !ok || err != nil {
+		return nil, false
+	}
+	revision, _ := strconv.ParseUint(msg.Header.Get(RevisionHeader), 10, 64)
+	d := &Delivery{
+		Item: Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision},
+		Seq:  meta.Sequence.Stream, Stored: meta.Timestamp, Deliveries: meta.NumDelivered,
+		msg: msg, ackWait: ackWait,
+	}
+	d.touch()
+	return d, true
+}
+
+// touch notes the wall clock, not the monotonic one, which stands still while a
+// machine is suspended.
+func (d *Delivery) touch() { d.touched.Store(time.Now().UnixNano()) }
+
+// margin is the part of ack-wait that is kept as a distance from its end, for
+// the time an acknowledgement needs to reach the server.
+const margin = 8
+
+// Mine reports whether nobody else can have been given the item yet, as far as
+// this process can tell.
+func (d *Delivery) Mine() bool {
+	held := time.Duration(time.Now().UnixNano() - d.touched.Load())
+	return held >= 0 && held < d.ackWait-d.ackWait/margin
+}
+
+// Ack removes the item. It reports false, and does nothing, when the item may
+// have been handed to somebody else meanwhile; the next taker then finds what the
+// record says. It does not wait for the server: an acknowledgement that gets
+// lost leaves a void item, which is harmless.
+func (d *Delivery) Ack() bool { return d.Mine() && d.send("+ACK") }
+
+// Remove removes the item even if somebody else may hold it. It is for items
+// whose record makes them void for everybody.
+func (d *Delivery) Remove() bool { return d.send("+ACK") }
+
+// Nak gives the item back, to be delivered again after delay.
+func (d *Delivery) Nak(delay time.Duration) bool {
+	if !d.Mine() {
+		return false
+	}
+	if delay <= 0 {
+		return d.send("-NAK")
+	}
+	return d.send(`-NAK {"delay":` + strconv.FormatInt(int64(delay), 10) + `}`)
+}
+
+// InProgress starts ack-wait anew. Only a holder that has just renewed its lease
+// in the record may say so.
+func (d *Delivery) InProgress() bool {
+	if !d.send("+WPI") {
+		return false
+	}
+	d.touch()
+	return true
+}
+
+func (d *Delivery) send(word string) bool { return d.msg.Respond([]byte(word)) == nil }

@@ -1,0 +1,103 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Item says that a job may be ready.
+type Item struct {
+	Stage    string
+	Lane     int
+	JobID    string
+	Body     []byte // the record at Revision, or a bare spec
+	Revision uint64 // 0 on a bare spec
+}
+
+// ErrNoStream means that the stage has no work stream (any more); Ensure makes
+// it.
+var ErrNoStream = errors.New("the stage has no work stream")
+
+// Server codes, by measurement: an occupied subject has two.
+const (
+	codeOccupied         jetstream.ErrorCode = 10071
+	codeOccupiedInFlight jetstream.ErrorCode = 10164
+)
+
+// OfferNew publishes a job's first item. An item that is there already is left
+// alone: the same offer was made before.
+func (q *Queue) OfferNew(ctx context.Context, it Item) error {
+	err := q.publish(ctx, q.message(it), jetstream.WithExpectLastSequencePerSubject(0))
+	if isOccupied(err) {
+		return nil
+	}
+	return err
+}
+
+// Offer publishes a job's item anew. It evicts the item that is there, so that a
+// late acknowledgement of that one cannot touch the new one.
+func (q *Queue) Offer(ctx context.Context, it Item) error {
+	return q.publish(ctx, q.message(it))
+}
+
+// OfferLater schedules the job's item for a time, in place of a schedule that is
+// there. The server offers it at that time or up to some 250 ms later.
+func (q *Queue) OfferLater(ctx context.Context, it Item, at time.Time) error {
+	msg := q.message(it)
+	target := msg.Subject
+	msg.Subject = q.names.later(it.Stage, it.JobID)
+	msg.Header.Set(targetHeader, target)
+	// The client's own option cuts the time to whole seconds and fires early.
+	msg.Header.Set(scheduleHeader, "@at "+at.UTC().Format(time.RFC3339Nano))
+	return q.publish(ctx, msg)
+}
+
+// Withdraw removes a job's item and schedule, whoever holds it.
+func (q *Queue) Withdraw(ctx context.Context, stage string, lane int, id string) error {
+	st, err := q.js.Stream(ctx, q.names.stream(stage))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("withdraw %s: %w", id, err)
+	}
+	for _, subject := range []string{q.names.later(stage, id), q.names.item(stage, lane, id)} {
+		if err := st.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return fmt.Errorf("withdraw %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (q *Queue) message(it Item) *nats.Msg {
+	return &nats.Msg{
+		Subject: q.names.item(it.Stage, it.Lane, it.JobID),
+		Data:    it.Body,
+		Header:  nats.Header{RevisionHeader: {strconv.FormatUint(it.Revision, 10)}},
+	}
+}
+
+func (q *Queue) publish(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) error {
+	_, err := q.js.PublishMsg(ctx, msg, opts...)
+	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
+		return fmt.Errorf("publish %s: %w: %w", msg.Subject, ErrNoStream, err)
+	}
+	if err != nil {
+		return fmt.Errorf("publish %s: %w", msg.Subject, err)
+	}
+	return nil
+}
+
+func isOccupied(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == codeOccupied || api.ErrorCode == codeOccupiedInFlight)
+}
+
+func lastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }

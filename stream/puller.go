@@ -1,0 +1,242 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The client's own pull subscriptions fetch ahead of what was asked for, or make
+// a subscription for each fetch. A Puller keeps one subscription and asks for
+// exactly as many items as its worker has free slots, so that no item's ack-wait
+// runs while it waits inside a process.
+
+const (
+	// pullExpiry is how long one pull request stands at the server.
+	pullExpiry = 30 * time.Second
+	// pullBeat is how often the server says that a standing request is alive;
+	// two silent beats mean that it was lost, by a restart or a dead connection.
+	pullBeat = 5 * time.Second
+	// pullCheck is how often the silence is looked at.
+	pullCheck = time.Second
+	// inFlight is how many items may be between the connection and the goroutine.
+	inFlight = 4096
+)
+
+// Puller takes the items of one lane of a stage. Want and Close are for one
+// caller; everything else is its own goroutine's.
+type Puller struct {
+	q        *Queue
+	stage    string
+	lane     int
+	settings Settings
+	log      *slog.Logger
+	inbox    string
+	sub      *nats.Subscription
+	messages chan *nats.Msg
+	out      chan<- *Delivery
+	closing  chan struct{} // closed by Close: items on their way are given back
+	drained  chan struct{} // closed by Close: no more items are on their way
+	done     chan struct{} // closed by the goroutine when it has ended
+
+	mu          sync.Mutex
+	wanted      int       // guarded by mu: how many the caller can take now
+	outstanding int       // guarded by mu: how many standing requests may still bring
+	heard       time.Time // guarded by mu: when the server was last heard
+	reconnects  uint64    // guarded by mu: of the connection, when last looked at
+	restoring   bool      // guarded by mu: restore runs
+	restores    sync.WaitGroup
+}
+
+// Pull starts taking items of a lane for out. Nothing is asked for before Want.
+func (q *Queue) Pull(stage string, lane int, s Settings, out chan<- *Delivery, log *slog.Logger) (*Puller, error) {
+	p := &Puller{
+		q: q, stage: stage, lane: lane, settings: s, log: log, out: out,
+		inbox:    q.nc.NewInbox(),
+		messages: make(chan *nats.Msg, inFlight),
+		closing:  make(chan struct{}),
+		drained:  make(chan struct{}),
+		done:     make(chan struct{}),
+	}
+	sub, err := q.nc.ChanSubscribe(p.inbox, p.messages)
+	if err != nil {
+		return nil, fmt.Errorf("stage %s: %w", stage, err)
+	}
+	p.sub = sub
+	p.reconnects = q.nc.Stats().Reconnects
+	go p.loop()
+	return p, nil
+}
+
+// Want says how many more items the caller can take now. The server is asked
+// for what is missing.
+func (p *Puller) Want(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = n
+	p.topUp()
+}
+
+// topUp asks for the difference between what is wanted and what standing
+// requests may bring. mu is held.
+func (p *Puller) topUp() {
+	missing := p.wanted - p.outstanding
+	if missing <= 0 || p.isClosing() || !p.q.nc.IsConnected() {
+		return
+	}
+	request, _ := json.Marshal(pullRequest{Batch: missing, Expires: pullExpiry, Beat: pullBeat})
+	subject := p.q.api + ".CONSUMER.MSG.NEXT." + p.q.names.stream(p.stage) + "." + consumer(p.lane)
+	if err := p.q.nc.PublishRequest(subject, p.inbox, request); err != nil {
+		return // the next check tries again
+	}
+	if p.outstanding == 0 {
+		p.heard = time.Now()
+	}
+	p.outstanding += missing
+}
+
+type pullRequest struct {
+	Batch   int           `json:"batch"`
+	Expires time.Duration `json:"expires"` // nanoseconds
+	Beat    time.Duration `json:"idle_heartbeat"`
+}
+
+func (p *Puller) loop() {
+	defer close(p.done)
+	check := time.NewTicker(pullCheck)
+	defer check.Stop()
+	for {
+		select {
+		case msg := <-p.messages:
+			p.handle(msg)
+		case <-check.C:
+			p.checkSilence()
+		case <-p.drained:
+			for len(p.messages) > 0 {
+				p.handle(<-p.messages)
+			}
+			return
+		}
+	}
+}
+
+// handle tells items from what the server says of a request: only an item has
+// somewhere to send its acknowledgement.
+func (p *Puller) handle(msg *nats.Msg) {
+	if msg.Reply == "" {
+		p.status(msg)
+		return
+	}
+	p.mu.Lock()
+	p.heard = time.Now()
+	p.wanted = max(0, p.wanted-1)
+	p.outstanding = max(0, p.outstanding-1)
+	p.mu.Unlock()
+	d, ok := p.q.names.delivery(msg, p.settings.Lease)
+	if !ok {
+		p.log.Error("item with an unknown subject", "subject", msg.Subject)
+		return
+	}
+	p.hand(d)
+}
+
+func (p *Puller) hand(d *Delivery) {
+	if p.isClosing() {
+		d.Nak(0)
+		return
+	}
+	select {
+	case p.out <- d:
+	case <-p.closing:
+		d.Nak(0)
+	}
+}
+
+func (p *Puller) isClosing() bool {
+	select {
+	case <-p.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// status handles the end of a request, and heartbeats. The end says how much of
+// the request was left; where it does not, every standing request is void: the
+// consumer is gone, or has moved to another server.
+func (p *Puller) status(msg *nats.Msg) {
+	code := msg.Header.Get("Status")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = time.Now()
+	if code == statusBeat {
+		return
+	}
+	if left, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages")); err == nil {
+		p.outstanding = max(0, p.outstanding-left)
+	} else {
+		p.outstanding = 0
+	}
+	if code == statusExpired {
+		p.topUp()
+		return
+	}
+	p.log.Warn("pull request refused", "stage", p.stage, "status", code, "description", msg.Header.Get("Description"))
+	if !p.isClosing() && !p.restoring {
+		p.restoring = true
+		p.restores.Go(p.restore)
+	}
+}
+
+// Status codes of the pull protocol.
+const (
+	statusBeat    = "100"
+	statusExpired = "408"
+)
+
+// restore looks at the topology again, which recreates what an operator deleted.
+// The next check then asks anew.
+func (p *Puller) restore() {
+	ctx, cancel := context.WithTimeout(context.Background(), pullBeat)
+	defer cancel()
+	if err := p.q.Ensure(ctx, p.stage, p.settings); err != nil {
+		p.log.Error("work stream not as needed", "stage", p.stage, "error", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.restoring = false
+}
+
+// checkSilence drops requests that the server must have lost, and asks for what
+// is wanted.
+func (p *Puller) checkSilence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	reconnects := p.q.nc.Stats().Reconnects
+	if reconnects != p.reconnects || p.outstanding > 0 && time.Since(p.heard) > 2*pullBeat+pullCheck {
+		p.reconnects = reconnects
+		p.outstanding = 0
+	}
+	p.topUp()
+}
+
+// Close stops taking. Items on their way are given back.
+func (p *Puller) Close() {
+	close(p.closing)
+	if err := p.sub.Drain(); err == nil {
+		// What the server sent before it learned of the drain comes before the
+		// answer to this.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = p.q.nc.FlushWithContext(ctx)
+	}
+	close(p.drained)
+	<-p.done
+	p.restores.Wait()
+}

@@ -1,0 +1,139 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weft-fabric/weft/internal/topology"
+	"github.com/weft-fabric/weft/job"
+)
+
+// Config says which fabric's work streams.
+type Config struct {
+	Namespace string
+	Replicas  int    // of a stage's stream, when it is created here
+	APIPrefix string // of the JetStream API, "$JS.API" unless in another domain
+}
+
+// Settings are a stage's own, the same for every worker.
+type Settings struct {
+	Lease       time.Duration // ack-wait of its consumers
+	Concurrency int           // jobs of the stage that may run at once; 0 is no limit
+	Lanes       []int         // lanes in use besides the default one
+}
+
+// maxWaiting is how many pull requests one consumer keeps. Each worker has one
+// or a few at a time, so this bounds the workers of a stage.
+const maxWaiting = 16384
+
+// Queue is the work streams of one fabric. It is safe for concurrent use.
+type Queue struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	names    names
+	replicas int
+	api      string
+}
+
+// New makes the queue's value; nothing is created before Ensure.
+func New(nc *nats.Conn, js jetstream.JetStream, cfg Config) *Queue {
+	return &Queue{nc: nc, js: js, names: names{cfg.Namespace}, replicas: cfg.Replicas, api: cfg.APIPrefix}
+}
+
+// StreamConfig is the configuration of a stage's work stream.
+func (q *Queue) StreamConfig(stage string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              q.names.stream(stage),
+		Description:       "Weft work of stage " + stage + ": an item says that a job may be ready",
+		Subjects:          q.names.subjects(stage),
+		Storage:           jetstream.FileStorage,
+		Replicas:          q.replicas,
+		Retention:         jetstream.WorkQueuePolicy,
+		Discard:           jetstream.DiscardOld, // schedules exclude discard new
+		MaxMsgsPerSubject: 1,
+		MaxMsgs:           -1,
+		MaxBytes:          -1,
+		MaxMsgSize:        -1,
+		MaxConsumers:      -1,
+		AllowRollup:       true, // schedules force it on
+		AllowMsgSchedules: true,
+	}
+}
+
+// ConsumerConfig is the configuration of a lane's consumer.
+func (q *Queue) ConsumerConfig(stage string, lane int, s Settings) jetstream.ConsumerConfig {
+	pending := s.Concurrency
+	if pending <= 0 {
+		pending = -1
+	}
+	return jetstream.ConsumerConfig{
+		Durable:       consumer(lane),
+		Description:   "Weft runners of stage " + stage,
+		FilterSubject: q.names.item(stage, lane, "*"),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       s.Lease,
+		MaxDeliver:    -1, // attempts are counted by the record alone
+		MaxAckPending: pending,
+		MaxWaiting:    maxWaiting,
+	}
+}
+
+// Ensure creates the stage's stream and consumers when they are absent and
+// compares them when they are present; it fails with a *topology.DriftError when
+// a setting differs.
+func (q *Queue) Ensure(ctx context.Context, stage string, s Settings) error {
+	st, err := topology.EnsureStream(ctx, q.js, q.StreamConfig(stage))
+	if err != nil {
+		return err
+	}
+	for _, lane := range append([]int{job.DefaultPriority}, s.Lanes...) {
+		if _, err := topology.EnsureConsumer(ctx, st, q.ConsumerConfig(stage, lane, s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Repair creates what is absent and sets right what differs.
+func (q *Queue) Repair(ctx context.Context, stage string, s Settings) error {
+	if err := topology.RepairStream(ctx, q.js, q.StreamConfig(stage)); err != nil {
+		return err
+	}
+	st, err := q.js.Stream(ctx, q.names.stream(stage))
+	if err != nil {
+		return err
+	}
+	for _, lane := range append([]int{job.DefaultPriority}, s.Lanes...) {
+		if err := topology.RepairConsumer(ctx, st, q.ConsumerConfig(stage, lane, s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Offers lists the job ids that have an item or a schedule in the stage's
+// stream. It is one bulk listing however many there are. A stage without stream
+// has none.
+func (q *Queue) Offers(ctx context.Context, stage string) (map[string]bool, error) {
+	st, err := q.js.Stream(ctx, q.names.stream(stage))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stage %s: %w", stage, err)
+	}
+	info, err := st.Info(ctx, jetstream.WithSubjectFilter(q.names.namespace+".>"))
+	if err != nil {
+		return nil, fmt.Errorf("stage %s: %w", stage, err)
+	}
+	ids := make(map[string]bool, len(info.State.Subjects))
+	for subject := range info.State.Subjects {
+		ids[lastToken(subject)] = true
+	}
+	return ids, nil
+}
