@@ -1,0 +1,200 @@
+package fabric
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/kv"
+	"github.com/weft-fabric/weft/stream"
+)
+
+// taking is one item on its way to a claim, or to whatever its record says that
+// it is instead.
+type taking struct {
+	r     *Runner
+	ctx   context.Context
+	item  *stream.Delivery
+	stage Stage
+	// guess is true while rec comes from the item's body and was not read.
+	guess bool
+	rec   kv.Record
+}
+
+// take claims the job of an item. It returns nil when the item came to nothing:
+// it was void, or not due, or somebody else's. The record is read only when the
+// item's own copy of it turns out to be old.
+func (r *Runner) take(d *stream.Delivery) *holding {
+	log := r.log.With("job", d.JobID, "stage", d.Stage)
+	ctx, cancel := context.WithTimeout(context.Background(), r.takeWait(d))
+	defer cancel()
+	t := &taking{r: r, ctx: ctx, item: d}
+	h, err := t.run()
+	if err != nil {
+		// The item stays as it is and comes again after ack-wait.
+		log.Warn("item not claimed", "error", err)
+	}
+	return h
+}
+
+// takeWait is how long a claim may try: the stage's lease, which is the item's
+// ack-wait too.
+func (r *Runner) takeWait(d *stream.Delivery) time.Duration {
+	st, _ := r.f.stages.recall(d.Stage)
+	return max(st.Lease, MinLease)
+}
+
+func (t *taking) run() (*holding, error) {
+	if job.CheckID(t.item.JobID) != nil || job.CheckStage(t.item.Stage) != nil {
+		t.report("item removed: no job can have its subject", nil)
+		t.item.Remove()
+		return nil, nil
+	}
+	var err error
+	if t.stage, err = t.r.f.stages.get(t.ctx, t.item.Stage, t.item.Lane); err != nil {
+		return nil, err
+	}
+	if t.r.holds(t.item.JobID) {
+		// This process runs the job and has not renewed in time. It may still
+		// renew: nobody took the job over.
+		t.item.Nak(t.stage.Lease / 3)
+		return nil, nil
+	}
+	if !t.fromBody() {
+		if done, err := t.read(); done || err != nil {
+			return nil, err
+		}
+	}
+	for range maxRounds {
+		h, again, err := t.try()
+		if err != nil || !again {
+			return h, err
+		}
+	}
+	return nil, errRestless
+}
+
+// fromBody takes the record that the item carries for what the bucket has. If
+// that is no longer so, the compare-and-set finds out.
+func (t *taking) fromBody() bool {
+	if t.item.Revision == 0 {
+		return false
+	}
+	var j job.Job
+	if json.Unmarshal(t.item.Body, &j) != nil || j.ID != t.item.JobID || j.Stage != t.item.Stage {
+		return false
+	}
+	t.rec, t.guess = kv.Record{Job: j, Revision: t.item.Revision, Raw: t.item.Body}, true
+	return true
+}
+
+// read looks the record up. It reports that the item is done with when there is
+// nothing to claim.
+func (t *taking) read() (done bool, err error) {
+	rec, err := t.r.f.bucket.Load(t.ctx, t.item.JobID)
+	return t.found(rec, err)
+}
+
+// found goes on with what a read or a conflict has shown.
+func (t *taking) found(rec kv.Record, err error) (done bool, _ error) {
+	t.guess = false
+	switch {
+	case errors.Is(err, kv.ErrUnreadable):
+		t.report("item removed: its record cannot be read; the audit offers the job again once it is repaired", err)
+		t.item.Remove()
+		return true, nil
+	case errors.Is(err, job.ErrMissingJob):
+		return t.adopt(rec.Revision)
+	case err != nil:
+		return false, err
+	}
+	t.rec = rec
+	return false, nil
+}
+
+// try runs the claim once. again means that the record has moved or was a guess
+// that proved wrong, and that t now has what it is.
+func (t *taking) try() (h *holding, again bool, err error) {
+	now := t.r.f.Now()
+	if len(t.rec.Job.WaitingOn) > 0 {
+		return t.refused(nil, now)
+	}
+	next, _, err := t.rec.Job.Claim(t.r.id, now, t.stage.Lease)
+	if err != nil {
+		return t.refused(err, now)
+	}
+	next.ItemSeq = t.item.Seq
+	rec, err := t.r.f.bucket.Save(t.ctx, next, t.rec.Revision, 0)
+	if conflict, moved := errors.AsType[*kv.Conflict](err); moved {
+		done, err := t.found(kv.RecordOf(t.item.JobID, conflict.Current))
+		return nil, !done, err
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return t.won(rec)
+}
+
+// won looks at the job's key before it hands the claim out.
+func (t *taking) won(rec kv.Record) (*holding, bool, error) {
+	by, ok, err := t.r.f.current(t.ctx, rec.Job)
+	if err != nil {
+		return nil, false, fmt.Errorf("claimed, but its key's pointer could not be read: %w", err)
+	}
+	if !ok {
+		_, err := t.r.f.cancel(t.ctx, rec, supersededBy(by))
+		return nil, false, err
+	}
+	if !t.r.f.Now().Before(rec.Job.LeaseExpiresAt) {
+		return nil, false, errors.New("claimed, but the lease ran out meanwhile")
+	}
+	return t.r.hold(t.item, rec, t.stage), false, nil
+}
+
+// refused does with the item what its record says. A refusal of a guess is
+// looked at once more with the record itself.
+func (t *taking) refused(err error, now time.Time) (*holding, bool, error) {
+	if t.guess {
+		done, err := t.read()
+		return nil, !done, err
+	}
+	j := t.rec.Job
+	switch codeOf(err) {
+	case job.CodeLeaseHeld:
+		if j.ItemSeq == t.item.Seq {
+			t.item.Nak(j.LeaseExpiresAt.Sub(now))
+		} else { // the holder has another item of the job: this one is a duplicate
+			t.item.Remove()
+		}
+	case job.CodeNotAvailable:
+		if err := t.r.f.offer(t.ctx, t.rec); err != nil {
+			return nil, false, err
+		}
+		t.item.Ack()
+	case job.CodeAttemptLimitReached:
+		return t.expire()
+	case job.CodeTerminalJob, "": // ended, or blocked on dependencies
+		t.item.Remove()
+	default:
+		return nil, false, err
+	}
+	return nil, false, nil
+}
+
+// expire ends a job whose last attempt was lost with its worker.
+func (t *taking) expire() (*holding, bool, error) {
+	_, err := t.r.f.transition(t.ctx, t.rec, func(j job.Job) (job.Job, error) { return j.Expire(j.Fence, t.r.f.Now()) })
+	if err != nil {
+		return nil, false, err
+	}
+	t.item.Ack()
+	return nil, false, nil
+}
+
+// report says what was wrong with an item or a record.
+func (t *taking) report(what string, err error) {
+	t.r.log.Error(what, "job", t.item.JobID, "stage", t.item.Stage, "seq", t.item.Seq, "error", err)
+}

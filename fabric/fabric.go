@@ -1,0 +1,128 @@
+package fabric
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weft-fabric/weft/kv"
+	"github.com/weft-fabric/weft/stream"
+)
+
+// Fabric is one process's way into the fabric. It is safe for concurrent use.
+type Fabric struct {
+	opts   Options
+	log    *slog.Logger
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	bucket *kv.Bucket
+	queue  *stream.Queue
+	clock  *clock
+	stages *stages
+
+	stop   context.CancelFunc
+	closed sync.WaitGroup
+}
+
+// Open joins the fabric of a namespace over an existing connection, and creates
+// its bucket when it is absent. Zero options take their defaults. It fails with
+// a *ServerError when the server is too old or has no JetStream, and with a
+// *topology.DriftError when a setting differs from what this version needs. The
+// connection stays the caller's.
+func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Fabric, error) {
+	opts = opts.withDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkServer(nc); err != nil {
+		return nil, err
+	}
+	js, api, err := jetStream(nc, opts.Domain)
+	if err != nil {
+		return nil, err
+	}
+	bucket, err := kv.Open(ctx, js, kv.Config{Namespace: opts.Namespace, Replicas: opts.Replicas})
+	if err != nil {
+		return nil, explain(nc, err)
+	}
+	f := &Fabric{
+		opts: opts, log: opts.Logger, nc: nc, js: js, bucket: bucket,
+		queue: stream.New(nc, js, stream.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, APIPrefix: api}),
+		clock: newClock(opts.Clock, bucket.ServerTime, opts.Logger),
+	}
+	f.stages = newStages(f)
+	if err := f.clock.measure(ctx); err != nil {
+		return nil, explain(nc, err)
+	}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	f.stop = stop
+	f.closed.Go(func() { f.clock.run(background) })
+	return f, nil
+}
+
+func jetStream(nc *nats.Conn, domain string) (js jetstream.JetStream, api string, err error) {
+	if domain == "" {
+		js, err = jetstream.New(nc)
+		return js, strings.TrimSuffix(jetstream.DefaultAPIPrefix, "."), err
+	}
+	js, err = jetstream.NewWithDomain(nc, domain)
+	return js, "$JS." + domain + ".API", err
+}
+
+// Close ends what Open started. The connection stays open.
+func (f *Fabric) Close() {
+	f.stop()
+	f.closed.Wait()
+}
+
+// Now is the server's clock, as far as this process knows it, in whole
+// milliseconds, the record's grain.
+func (f *Fabric) Now() time.Time { return f.clock.now() }
+
+// ServerError means that the server cannot carry a fabric.
+type ServerError struct {
+	URL    string
+	Reason string
+	Err    error
+}
+
+// Error is one line that names the server and what is the matter with it.
+func (e *ServerError) Error() string {
+	text := "server " + e.URL + " " + e.Reason
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap gives the client's error.
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// minServer is the oldest server whose streams can do what the fabric needs:
+// atomic batches and schedules.
+var minServer = [2]int{2, 12}
+
+func checkServer(nc *nats.Conn) error {
+	version := nc.ConnectedServerVersion()
+	if version == "" {
+		return &ServerError{URL: nc.Opts.Url, Reason: "is not connected"}
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
+		return &ServerError{URL: nc.ConnectedUrlRedacted(), Reason: "tells its version as " + strconv.Quote(version)}
+	}
+	if major < minServer[0] || major == minServer[0] && minor < minServer[1] {
+		return &ServerError{
+			URL:    nc.ConnectedUrlRedacted(),
+			Reason: fmt.Sprintf("is nats-server %s; Weft needs %d.%d or newer", version, minServer[0], minServer[1]),
+		}
+	}
+	return nil
+}

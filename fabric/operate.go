@@ -1,0 +1,108 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/kv"
+)
+
+// maxRounds bounds how often one call runs its transition again after the record
+// moved under it. Each round means that somebody else has changed the job.
+const maxRounds = 32
+
+// errRestless means that a record changed at every try of a call.
+var errRestless = errors.New("the record changed at every try; try again")
+
+// Cancel ends a job that has not ended, whoever holds it. A holder is told at
+// once; whatever it still reports is dropped. It fails with job.ErrMissingJob or
+// job.ErrTerminalJob.
+func (f *Fabric) Cancel(ctx context.Context, id, reason string) (job.Job, error) {
+	if err := job.CheckID(id); err != nil {
+		return job.Job{}, err
+	}
+	rec, err := f.bucket.Load(ctx, id)
+	if err == nil {
+		rec, err = f.cancel(ctx, rec, reason)
+	}
+	if err != nil {
+		return rec.Job, fmt.Errorf("cancel %s: %w", id, err)
+	}
+	return rec.Job, nil
+}
+
+// cancel cancels the job, first as the caller saw it and then as it stands.
+func (f *Fabric) cancel(ctx context.Context, rec kv.Record, reason string) (kv.Record, error) {
+	holder := ""
+	rec, err := f.transition(ctx, rec, func(j job.Job) (job.Job, error) {
+		holder = j.WorkerID
+		return j.Cancel(j.Fence, reason, f.Now())
+	})
+	if err != nil {
+		return rec, err
+	}
+	if holder != "" {
+		f.signal(holder, rec.Job.ID)
+	}
+	// The record has ended; an item that stays is void, and the next taker
+	// removes it.
+	if err := f.queue.Withdraw(ctx, rec.Job.Stage, rec.Job.Lane(), rec.Job.ID); err != nil {
+		f.log.Warn("item of a cancelled job not withdrawn", "job", rec.Job.ID, "error", err)
+	}
+	return rec, nil
+}
+
+// Retry gives a failed job one more attempt. It fails with job.ErrMissingJob or
+// job.ErrNotFailed.
+func (f *Fabric) Retry(ctx context.Context, id, reason string) (job.Job, error) {
+	if err := job.CheckID(id); err != nil {
+		return job.Job{}, err
+	}
+	rec, err := f.bucket.Load(ctx, id)
+	if err == nil {
+		rec, err = f.transition(ctx, rec, func(j job.Job) (job.Job, error) { return j.Retry(j.Fence, reason, f.Now()) })
+	}
+	if err == nil {
+		err = f.offer(ctx, rec)
+	}
+	if err != nil {
+		return rec.Job, fmt.Errorf("retry %s: %w", id, err)
+	}
+	return rec.Job, nil
+}
+
+// transition runs a pure transition on the record and saves the result, and runs
+// it again on what it finds when the record has moved meanwhile.
+func (f *Fabric) transition(ctx context.Context, rec kv.Record, change func(job.Job) (job.Job, error)) (kv.Record, error) {
+	for range maxRounds {
+		next, err := change(rec.Job)
+		if err != nil {
+			return rec, err
+		}
+		saved, err := f.bucket.Save(ctx, next, rec.Revision, f.opts.Retention.of(next.State))
+		conflict, moved := errors.AsType[*kv.Conflict](err)
+		if !moved {
+			if err != nil {
+				return rec, explain(f.nc, err)
+			}
+			return saved, nil
+		}
+		if rec, err = kv.RecordOf(rec.Job.ID, conflict.Current); err != nil {
+			return rec, err
+		}
+	}
+	return rec, errRestless
+}
+
+// signal hints to a worker that a job it holds has changed.
+func (f *Fabric) signal(worker, id string) {
+	if err := f.nc.Publish(f.signalSubject(worker), []byte(id)); err != nil {
+		f.log.Debug("worker not signalled", "worker", worker, "job", id, "error", err)
+	}
+}
+
+func (f *Fabric) signalSubject(worker string) string {
+	return f.opts.Namespace + ".signal." + worker
+}

@@ -1,0 +1,119 @@
+package fabric
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/vincent-petithory/dataurl"
+
+	"github.com/weft-fabric/weft/job"
+)
+
+// objectScheme starts a reference to an object: nats-obj://<bucket>/<name>.
+const objectScheme = "nats-obj://"
+
+// ErrUnopenable is a reference that the fabric cannot open: it is not a data:
+// URI and not an object's.
+var ErrUnopenable = errors.New("not a reference that Weft can open itself; data: and nats-obj:// are")
+
+// ErrNoOutput is asked of a job that has not succeeded.
+var ErrNoOutput = errors.New("the job has no output")
+
+// outputBucket is the object store of outputs too large for a record.
+func (f *Fabric) outputBucket() string { return f.opts.Namespace + "-output" }
+
+// store puts an output where the record can name it: up to job.MaxInlineOutput
+// bytes into the reference itself, more into an object named by job and fence, so
+// that a stale worker's output never replaces its successor's.
+func (f *Fabric) store(ctx context.Context, token job.Token, open func() (io.ReadCloser, error)) (string, error) {
+	body, err := open()
+	if err != nil {
+		return "", fmt.Errorf("output: %w", err)
+	}
+	defer body.Close()
+	head, err := io.ReadAll(io.LimitReader(body, job.MaxInlineOutput+1))
+	if err != nil {
+		return "", fmt.Errorf("output: %w", err)
+	}
+	if len(head) <= job.MaxInlineOutput {
+		return dataURI(head), nil
+	}
+	return f.storeObject(ctx, token, io.MultiReader(bytes.NewReader(head), body))
+}
+
+func (f *Fabric) storeObject(ctx context.Context, token job.Token, body io.Reader) (string, error) {
+	objects, err := f.js.ObjectStore(ctx, f.outputBucket())
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		objects, err = f.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			Bucket: f.outputBucket(), Description: "Weft outputs too large for a record", Replicas: f.opts.Replicas,
+		})
+		if errors.Is(err, jetstream.ErrBucketExists) { // another process was faster
+			objects, err = f.js.ObjectStore(ctx, f.outputBucket())
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("output: object store %s: %w", f.outputBucket(), err)
+	}
+	name := fmt.Sprintf("%s/%d", token.JobID, token.Fence)
+	if _, err := objects.Put(ctx, jetstream.ObjectMeta{Name: name}, body); err != nil {
+		return "", fmt.Errorf("output: object %s: %w", name, err)
+	}
+	return objectScheme + f.outputBucket() + "/" + name, nil
+}
+
+// dataURI makes a data: URI (RFC 2397): percent-encoded while that keeps a text
+// readable, base64 otherwise.
+func dataURI(data []byte) string {
+	media := "application/octet-stream"
+	if utf8.Valid(data) {
+		media = "text/plain;charset=utf-8"
+		if escaped := dataurl.Escape(data); len(escaped) <= len(data)*4/3 {
+			return "data:" + media + "," + escaped
+		}
+	}
+	uri := dataurl.New(data, media)
+	uri.Encoding = dataurl.EncodingBase64
+	return uri.String()
+}
+
+// Output opens the output of a job that has succeeded. It fails with
+// ErrNoOutput, and with ErrUnopenable for a reference of the handler's own kind.
+// The caller closes it.
+func (f *Fabric) Output(ctx context.Context, j job.Job) (io.ReadCloser, error) {
+	if j.State != job.StateSucceeded {
+		return nil, fmt.Errorf("job %s is %s: %w", j.ID, j.State, ErrNoOutput)
+	}
+	return f.OpenRef(ctx, j.OutputRef)
+}
+
+// OpenRef opens a reference to an input or output: a data: URI or an object of
+// this account. It fails with ErrUnopenable for any other. The caller closes it.
+func (f *Fabric) OpenRef(ctx context.Context, ref string) (io.ReadCloser, error) {
+	if strings.HasPrefix(ref, "data:") {
+		uri, err := dataurl.DecodeString(ref)
+		if err != nil {
+			return nil, fmt.Errorf("reference %.80q: not a data: URI of RFC 2397: %w", ref, err)
+		}
+		return io.NopCloser(bytes.NewReader(uri.Data)), nil
+	}
+	rest, ok := strings.CutPrefix(ref, objectScheme)
+	bucket, name, named := strings.Cut(rest, "/")
+	if !ok || !named {
+		return nil, fmt.Errorf("reference %.80q: %w", ref, ErrUnopenable)
+	}
+	objects, err := f.js.ObjectStore(ctx, bucket)
+	if err != nil {
+		return nil, fmt.Errorf("reference %.80q: %w", ref, err)
+	}
+	object, err := objects.Get(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("reference %.80q: %w", ref, err)
+	}
+	return object, nil
+}

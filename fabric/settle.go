@@ -1,0 +1,149 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/kv"
+)
+
+// Settle ends a claim: first in the record, then in the work queue. Writes that
+// stay undecided are repeated until ctx ends. It fails with job.ErrStaleLease
+// when the job is no longer this worker's, and the outcome is dropped. Settling
+// once more what was settled is a success.
+func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
+	h := r.holding(c.Token)
+	if h == nil {
+		return r.settledBefore(ctx, c.Token)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o, err := r.stored(ctx, c.Token, o)
+	if err != nil {
+		return err
+	}
+	if err := r.end(ctx, h, o); err != nil {
+		if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, c.Token) {
+			return nil // an earlier try, whose answer was lost
+		}
+		return err
+	}
+	h.settled = true
+	r.drop(c.Token.JobID, h)
+	return r.followUp(ctx, h)
+}
+
+// stored puts the output of a success where the record can name it. An output
+// that cannot be read is the attempt's failure, one that cannot be written the
+// server's.
+func (r *Runner) stored(ctx context.Context, token job.Token, o job.Outcome) (job.Outcome, error) {
+	if o.Kind() != job.KindCompleted || o.OutputRef() != "" || o.Open() == nil {
+		return o, nil
+	}
+	ref, err := r.f.store(ctx, token, o.Open())
+	if err != nil {
+		return o, fmt.Errorf("job %s: %w", token.JobID, explain(r.f.nc, err))
+	}
+	return job.Completed(ref), nil
+}
+
+// end runs the outcome's transition. A lease that ran out while nobody took the
+// job is renewed first.
+func (r *Runner) end(ctx context.Context, h *holding, o job.Outcome) error {
+	err := r.change(ctx, h, func(j job.Job) (job.Job, error) { return r.settle(j, o) })
+	if !errors.Is(err, job.ErrLeaseExpired) {
+		return err
+	}
+	err = r.change(ctx, h, func(j job.Job) (job.Job, error) {
+		next, _, err := j.Renew(j.Token(), r.id, r.f.Now(), h.stage.Lease)
+		return next, err
+	})
+	if err != nil {
+		return err
+	}
+	return r.change(ctx, h, func(j job.Job) (job.Job, error) { return r.settle(j, o) })
+}
+
+// settle is the transition that an outcome asks for.
+func (r *Runner) settle(j job.Job, o job.Outcome) (job.Job, error) {
+	now, token := r.f.Now(), j.Token()
+	switch o.Kind() {
+	case job.KindCompleted:
+		return j.Complete(token, r.id, o.OutputRef(), now)
+	case job.KindDiscarded:
+		return j.FailPermanently(token, r.id, orElse(o.Reason(), "discarded by its handler"), now)
+	case job.KindReturned:
+		return j.Return(token, r.id, o.Reason(), now, r.delay(o, int64(j.Returns())+1))
+	case job.KindReleased:
+		return j.Release(token, r.id, now)
+	case job.KindFailed:
+		return j.Fail(token, r.id, o.Reason(), now, r.delay(o, j.Attempt))
+	}
+	return j, job.Invalid("outcome: the handler gave none")
+}
+
+// delay is the wait that the handler asked for, or the backoff of the n-th time.
+func (r *Runner) delay(o job.Outcome, n int64) time.Duration {
+	if d, asked := o.Delay(); asked {
+		return max(0, d)
+	}
+	return r.f.opts.Backoff.Delay(n, rand.Float64())
+}
+
+// followUp does with the item what the record now says: nothing more to do, or
+// again now, or again later. If that fails, the item comes back after ack-wait
+// and its next taker does it.
+func (r *Runner) followUp(ctx context.Context, h *holding) error {
+	if h.rec.Job.State.Terminal() {
+		h.item.Ack()
+		return nil
+	}
+	later := h.rec.Job.AvailableAt.After(r.f.Now())
+	if err := r.f.offer(ctx, h.rec); err != nil {
+		r.log.Warn("job recorded, but not offered again yet", "job", h.rec.Job.ID, "error", err)
+		return nil
+	}
+	if later { // offered now, it has replaced the item that would be acknowledged
+		h.item.Ack()
+	}
+	return nil
+}
+
+// settledBefore answers for a claim that this process does not hold: if its
+// record shows that it was settled, once more is a success.
+func (r *Runner) settledBefore(ctx context.Context, t job.Token) error {
+	rec, err := r.f.bucket.Load(ctx, t.JobID)
+	if err != nil && !errors.Is(err, job.ErrMissingJob) && !errors.Is(err, kv.ErrUnreadable) {
+		return explain(r.f.nc, err)
+	}
+	if err == nil && settledAs(rec.Job, t) {
+		return nil
+	}
+	return stale(t.JobID)
+}
+
+// settledAs reports whether the record's history shows that the claim's holder
+// settled it.
+func settledAs(j job.Job, t job.Token) bool {
+	for _, a := range j.AttemptsLog {
+		if a.Fence != t.Fence || a.Worker != t.WorkerID {
+			continue
+		}
+		switch a.Outcome {
+		case job.AttemptSucceeded, job.AttemptFailed, job.AttemptReturned, job.AttemptReleased:
+			return true
+		}
+	}
+	return false
+}
+
+func orElse(text, fallback string) string {
+	if text == "" {
+		return fallback
+	}
+	return text
+}

@@ -1,0 +1,188 @@
+package fabric
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/stream"
+)
+
+// taker takes the items of one stage for a runner. Each item is claimed in a
+// goroutine of its own, so that many compare-and-sets are in flight and none
+// waits for another; the number of items on their way is never above the number
+// of jobs that the worker asked for.
+type taker struct {
+	r     *Runner
+	stage string
+
+	deliveries chan *stream.Delivery
+	wake       chan struct{} // something changed: a job is ready, or an item was void
+	stop       chan struct{} // closed by close: the loop ends
+	looping    sync.WaitGroup
+	claiming   sync.WaitGroup
+
+	settings Stage            // of the caller of claim alone
+	pullers  []*stream.Puller // of the caller of claim alone
+
+	mu     sync.Mutex
+	asked  int        // guarded by mu: what the last call of claim asked for
+	inWork int        // guarded by mu: items being claimed
+	ready  []*holding // guarded by mu: claimed and not handed out
+}
+
+func newTaker(r *Runner, stage string) *taker {
+	t := &taker{
+		r: r, stage: stage,
+		deliveries: make(chan *stream.Delivery),
+		wake:       make(chan struct{}, 1),
+		stop:       make(chan struct{}),
+	}
+	t.looping.Go(t.loop)
+	return t
+}
+
+// claim waits for jobs. It looks at the stage's settings again from time to
+// time, since lanes come into use and leases change.
+func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
+	refresh := time.NewTicker(stageFresh)
+	defer refresh.Stop()
+	for {
+		if err := t.adjust(ctx); err != nil {
+			return nil, err
+		}
+		if claims := t.collect(n); len(claims) > 0 || ctx.Err() != nil {
+			return claims, ctx.Err()
+		}
+		select {
+		case <-ctx.Done():
+		case <-t.wake:
+		case <-refresh.C:
+		}
+	}
+}
+
+// adjust makes the pullers fit the stage's settings.
+func (t *taker) adjust(ctx context.Context) error {
+	st, err := t.r.f.stages.get(ctx, t.stage, job.DefaultPriority)
+	if err != nil {
+		return err
+	}
+	if t.pullers != nil && st.Lease == t.settings.Lease && slices.Equal(st.Lanes, t.settings.Lanes) {
+		return nil
+	}
+	t.closePullers()
+	t.settings = st
+	for _, lane := range append([]int{job.DefaultPriority}, st.Lanes...) {
+		p, err := t.r.f.queue.Pull(t.stage, lane, st.settings(), t.deliveries, t.r.log)
+		if err != nil {
+			t.closePullers()
+			return err
+		}
+		t.pullers = append(t.pullers, p)
+	}
+	return nil
+}
+
+func (t *taker) closePullers() {
+	for _, p := range t.pullers {
+		p.Close()
+	}
+	t.pullers = nil
+}
+
+// collect hands out up to n jobs that are ready, or asks for as many as are
+// wanted and not yet in work.
+func (t *taker) collect(n int) []job.Claim {
+	t.mu.Lock()
+	t.asked = n
+	take := t.ready[:min(n, len(t.ready))]
+	t.ready = t.ready[len(take):]
+	missing := n - t.inWork - len(take)
+	t.mu.Unlock()
+	var claims []job.Claim
+	for _, h := range take {
+		h.mu.Lock()
+		claims = append(claims, h.claim())
+		h.mu.Unlock()
+	}
+	if len(claims) == 0 {
+		for _, p := range t.pullers {
+			p.Want(missing)
+		}
+	}
+	return claims
+}
+
+// loop starts a claim for each item. With several lanes more may come than was
+// asked for; the surplus goes back before its ack-wait has run.
+func (t *taker) loop() {
+	for {
+		select {
+		case <-t.stop:
+			return
+		case d := <-t.deliveries:
+			if !t.begin() {
+				d.Nak(0)
+				continue
+			}
+			t.claiming.Go(func() { t.finish(t.r.take(d)) })
+		}
+	}
+}
+
+func (t *taker) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.inWork+len(t.ready) >= t.asked {
+		return false
+	}
+	t.inWork++
+	return true
+}
+
+// finish notes the end of a claim; h is nil if the item came to nothing.
+func (t *taker) finish(h *holding) {
+	t.mu.Lock()
+	t.inWork--
+	if h != nil {
+		t.ready = append(t.ready, h)
+	}
+	t.mu.Unlock()
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// giveBackWait bounds how long a stopping worker tries to give back what it
+// took and did not hand out. What is left then is offered again once its lease
+// has run out.
+const giveBackWait = 5 * time.Second
+
+// close stops taking and gives back what was claimed and not handed out.
+func (t *taker) close(claims []job.Claim) {
+	t.closePullers()
+	close(t.stop)
+	t.looping.Wait()
+	t.claiming.Wait()
+	for _, h := range t.ready {
+		h.mu.Lock()
+		claims = append(claims, h.claim())
+		h.mu.Unlock()
+	}
+	t.ready = nil
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackWait)
+	defer cancel()
+	var returning sync.WaitGroup
+	for _, c := range claims {
+		returning.Go(func() {
+			if err := t.r.Settle(ctx, c, job.Released()); err != nil {
+				t.r.log.Warn("job not given back", "job", c.Job.ID, "error", err)
+			}
+		})
+	}
+	returning.Wait()
+}
