@@ -1,0 +1,3 @@
+# The prompt is repeated for ever.
+while True:
+    print("Please enter two numbers:")
