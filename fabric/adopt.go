@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
+	"github.com/weft-fabric/weft/stream"
 )
 
 // adopt makes the record of an item that has none: of a bare spec, which
@@ -18,7 +19,7 @@ func (t *taking) adopt(marker uint64) (done bool, err error) {
 	if t.item.Revision != 0 {
 		return t.restore(marker)
 	}
-	spec, err := t.bareSpec()
+	spec, err := t.r.f.bareSpec(t.item.Item)
 	if err != nil {
 		return t.reject(err)
 	}
@@ -46,22 +47,22 @@ func (t *taking) asked() time.Time {
 
 // bareSpec reads a spec that was published as it is. The subject gives id and
 // stage; a body that names others is a mistake.
-func (t *taking) bareSpec() (job.Spec, error) {
+func (f *Fabric) bareSpec(it stream.Item) (job.Spec, error) {
 	var spec job.Spec
-	if err := json.Unmarshal(t.item.Body, &spec); err != nil {
+	if err := json.Unmarshal(it.Body, &spec); err != nil {
 		return spec, err
 	}
-	if spec.ID != "" && spec.ID != t.item.JobID {
+	if spec.ID != "" && spec.ID != it.JobID {
 		return spec, fmt.Errorf("spec: id %q is not that of its subject", spec.ID)
 	}
-	if spec.Stage != "" && spec.Stage != t.item.Stage {
+	if spec.Stage != "" && spec.Stage != it.Stage {
 		return spec, fmt.Errorf("spec: stage %q is not that of its subject", spec.Stage)
 	}
-	spec.ID, spec.Stage = t.item.JobID, t.item.Stage
-	if spec.Priority == 0 && t.item.Lane != job.DefaultPriority {
-		spec.Priority = t.item.Lane
+	spec.ID, spec.Stage = it.JobID, it.Stage
+	if spec.Priority == 0 && it.Lane != job.DefaultPriority {
+		spec.Priority = it.Lane
 	}
-	return t.r.f.complete(spec), nil
+	return f.complete(spec), nil
 }
 
 // create writes the record and goes on with the claim as from any record.
@@ -74,6 +75,13 @@ func (t *taking) create(j job.Job) (done bool, err error) {
 		// creates it.
 		t.rec = kv.Record{Job: j}
 		return false, nil
+	}
+	j, missing, err := t.r.f.withoutMet(t.ctx, j)
+	if missing != nil {
+		return t.reject(missing)
+	}
+	if err != nil {
+		return false, err
 	}
 	rec, err := t.r.f.bucket.Save(t.ctx, j, 0, 0)
 	if conflict, moved := errors.AsType[*kv.Conflict](err); moved {
@@ -91,8 +99,8 @@ func (t *taking) create(j job.Job) (done bool, err error) {
 
 // reject leaves a failed record that says why nobody can run the item.
 func (t *taking) reject(why error) (done bool, err error) {
-	t.report("item rejected: it is no spec", why)
-	j := job.Rejected(t.item.JobID, t.item.Stage, "item unreadable: "+why.Error(), t.r.f.Now())
+	t.report("item rejected: it cannot become a job", why)
+	j := job.Rejected(t.item.JobID, t.item.Stage, "item rejected: "+why.Error(), t.r.f.Now())
 	_, err = t.r.f.bucket.Save(t.ctx, j, 0, t.r.f.opts.Retention.Failed)
 	if _, taken := errors.AsType[*kv.Conflict](err); err != nil && !taken {
 		return false, err

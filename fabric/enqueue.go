@@ -15,6 +15,26 @@ import (
 // idPrefix marks the ids that the fabric makes.
 const idPrefix = "jb_"
 
+// Conflict is what an enqueue does when its key has a live job already.
+type Conflict string
+
+// The conflict policies; the empty one means Supersede.
+const (
+	Supersede Conflict = "supersede" // the new job takes the place of the live one
+	Reject    Conflict = "reject"    // the new job is refused with duplicate_job, naming the live one
+	Coalesce  Conflict = "coalesce"  // the live job is returned in place of the new one
+)
+
+// EnqueueOption is one wish of one call of Enqueue.
+type EnqueueOption func(*enqueueing)
+
+// OnConflict says what to do when the spec's key has a live job.
+func OnConflict(policy Conflict) EnqueueOption {
+	return func(e *enqueueing) { e.policy = policy }
+}
+
+type enqueueing struct{ policy Conflict }
+
 // Enqueue accepts a job: first its record is written, then the pointer of its
 // key is moved to it, then its item is published. Once the record is there the
 // job is accepted, whatever happens to the rest.
@@ -22,10 +42,15 @@ const idPrefix = "jb_"
 // A spec without id gets a fresh one, a spec without max_attempts the fabric's
 // default. The same id with the same spec once more gives the job as it stands,
 // and makes good what an earlier call did not get done; with another spec it is
-// refused with job.ErrDuplicateJob. Other errors: job.ErrInvalidJob, and
+// refused with job.ErrDuplicateJob. Other errors: job.ErrInvalidJob,
+// job.ErrMissingDependency for a dependency that no job has the id of, and
 // kv.ErrUndecided when the server did not answer in time; the returned job then
 // has the id with which to repeat the call.
-func (f *Fabric) Enqueue(ctx context.Context, spec job.Spec) (job.Job, error) {
+func (f *Fabric) Enqueue(ctx context.Context, spec job.Spec, opts ...EnqueueOption) (job.Job, error) {
+	var e enqueueing
+	for _, opt := range opts {
+		opt(&e)
+	}
 	spec = f.complete(spec)
 	fresh, err := f.fresh(spec)
 	if err != nil {
@@ -34,18 +59,32 @@ func (f *Fabric) Enqueue(ctx context.Context, spec job.Spec) (job.Job, error) {
 	if _, err := f.stages.get(ctx, spec.Stage, spec.Lane()); err != nil {
 		return fresh, err
 	}
-	rec, err := f.record(ctx, spec, fresh)
+	rec, err := f.accept(ctx, spec, fresh, e.policy)
 	if err != nil {
 		return fresh, fmt.Errorf("enqueue %s: %w", spec.ID, explain(f.nc, err))
-	}
-	rec, err = f.makeCurrent(ctx, rec)
-	if err != nil {
-		return rec.Job, fmt.Errorf("enqueue %s: %w", spec.ID, err)
 	}
 	if err := f.offerFirst(ctx, rec); err != nil {
 		return rec.Job, fmt.Errorf("enqueue %s: its record is written, its item is not; repeat the call with this id: %w", spec.ID, explain(f.nc, err))
 	}
 	return rec.Job, nil
+}
+
+// accept writes the record and moves its key's pointer, by the policy.
+func (f *Fabric) accept(ctx context.Context, spec job.Spec, fresh job.Job, policy Conflict) (kv.Record, error) {
+	switch policy {
+	case "", Supersede:
+		rec, err := f.record(ctx, spec, fresh)
+		if err != nil {
+			return rec, err
+		}
+		return f.makeCurrent(ctx, rec)
+	case Reject, Coalesce:
+		if fresh.Key == "" {
+			return kv.Record{}, job.Invalid("on_conflict %s needs a key", policy)
+		}
+		return f.recordUnlessLive(ctx, spec, fresh, policy)
+	}
+	return kv.Record{}, job.Invalid("on_conflict %q is not supersede, reject or coalesce", policy)
 }
 
 // complete fills in what a caller may leave to the fabric.
@@ -75,19 +114,35 @@ func (f *Fabric) fresh(spec job.Spec) (job.Job, error) {
 
 // record creates the job's record, or finds the one that an equal spec made.
 func (f *Fabric) record(ctx context.Context, spec job.Spec, fresh job.Job) (kv.Record, error) {
+	fresh, missing, err := f.withoutMet(ctx, fresh)
+	if err != nil {
+		return kv.Record{}, err
+	}
+	if missing != nil { // only a job that is there already may wait for one that is not
+		rec, err := f.bucket.Load(ctx, spec.ID)
+		if errors.Is(err, job.ErrMissingJob) {
+			return rec, missing
+		}
+		return sameJob(spec, rec, err)
+	}
 	if fresh.Key != "" {
-		pointer, _, err := f.pointer(ctx, fresh.Key)
+		p, _, err := f.pointer(ctx, fresh.Key)
 		if err != nil {
 			return kv.Record{}, err
 		}
-		fresh.KeyOrder = max(f.Now().UnixNano(), pointer.Order+1)
+		fresh.KeyOrder = f.nextOrder(p)
 	}
 	rec, err := f.bucket.Save(ctx, fresh, 0, 0)
-	conflict, taken := errors.AsType[*kv.Conflict](err)
-	if !taken {
-		return rec, err
+	if conflict, taken := errors.AsType[*kv.Conflict](err); taken {
+		rec, err := kv.RecordOf(spec.ID, conflict.Current)
+		return sameJob(spec, rec, err)
 	}
-	rec, err = kv.RecordOf(spec.ID, conflict.Current)
+	return rec, err
+}
+
+// sameJob gives the record that an enqueue found under its id, if an equal spec
+// made it.
+func sameJob(spec job.Spec, rec kv.Record, err error) (kv.Record, error) {
 	if err != nil {
 		return rec, err
 	}
@@ -95,6 +150,24 @@ func (f *Fabric) record(ctx context.Context, spec job.Spec, fresh job.Job) (kv.R
 		return rec, &job.Error{Code: job.CodeDuplicateJob, JobID: spec.ID, Reason: "the id has another spec; that job is " + string(rec.Job.State)}
 	}
 	return rec, nil
+}
+
+// withoutMet takes off a new job's list what has succeeded already. A dependency
+// must exist: that is what keeps a circle of jobs from waiting for itself.
+func (f *Fabric) withoutMet(ctx context.Context, j job.Job) (_ job.Job, missing, err error) {
+	for _, id := range j.Dependencies {
+		rec, err := f.bucket.Load(ctx, id)
+		switch {
+		case errors.Is(err, job.ErrMissingJob):
+			return j, job.DependencyError(id, nil), nil
+		case errors.Is(err, kv.ErrUnreadable): // there, and not known to have succeeded
+		case err != nil:
+			return j, nil, err
+		case job.DependencyError(id, &rec.Job) == nil:
+			j, _ = j.DependencyMet(id, j.CreatedAt)
+		}
+	}
+	return j, nil, nil
 }
 
 // offerFirst publishes the item or the schedule of a job that waits for nothing

@@ -20,6 +20,11 @@ type pointer struct {
 
 func pointerTo(j job.Job) pointer { return pointer{j.ID, j.KeyOrder} }
 
+func (p pointer) json() []byte {
+	text, _ := json.Marshal(p) // a text and a number always marshal
+	return text
+}
+
 // ahead reports whether p supersedes q.
 func (p pointer) ahead(q pointer) bool {
 	return p.Order > q.Order || p.Order == q.Order && p.ID > q.ID
@@ -40,6 +45,59 @@ func (f *Fabric) pointer(ctx context.Context, key string) (pointer, uint64, erro
 		return pointer{}, 0, fmt.Errorf("pointer of key %q: %w: %w", key, kv.ErrUnreadable, err)
 	}
 	return p, e.Revision, nil
+}
+
+// nextOrder is the order of a new job of the key: the server's time, and in any
+// case ahead of the pointer.
+func (f *Fabric) nextOrder(p pointer) int64 { return max(f.Now().UnixNano(), p.Order+1) }
+
+// recordUnlessLive creates record and pointer in one atomic step, unless the
+// key's current job is live: then the new job is refused or that one returned.
+func (f *Fabric) recordUnlessLive(ctx context.Context, spec job.Spec, fresh job.Job, policy Conflict) (kv.Record, error) {
+	fresh, missing, err := f.withoutMet(ctx, fresh)
+	if err := errors.Join(missing, err); err != nil {
+		return kv.Record{}, err
+	}
+	for range maxRounds {
+		p, revision, err := f.pointer(ctx, fresh.Key)
+		if err != nil {
+			return kv.Record{}, err
+		}
+		live, err := f.liveJob(ctx, p.ID)
+		switch {
+		case err != nil:
+			return kv.Record{}, err
+		case live != nil && (policy == Coalesce || p.ID == spec.ID && spec.Same(live.Job)):
+			return *live, nil
+		case live != nil:
+			return *live, &job.Error{Code: job.CodeDuplicateJob, JobID: p.ID, Reason: "it is the live job of the key"}
+		}
+		fresh.KeyOrder = f.nextOrder(p)
+		rec, err := f.bucket.SaveWith(ctx, fresh, kv.Write{
+			Key: kv.CurrentKey(fresh.Key), Value: pointerTo(fresh).json(), Revision: revision, TTL: f.opts.Retention.pointer(),
+		})
+		conflict, moved := errors.AsType[*kv.Conflict](err)
+		if !moved {
+			return rec, err
+		}
+		if conflict.Key == kv.JobKey(spec.ID) {
+			rec, err := kv.RecordOf(spec.ID, conflict.Current)
+			return sameJob(spec, rec, err)
+		}
+	}
+	return kv.Record{}, errRestless
+}
+
+// liveJob reads a job that has not ended; nil if it has, or if there is none.
+func (f *Fabric) liveJob(ctx context.Context, id string) (*kv.Record, error) {
+	if id == "" {
+		return nil, nil
+	}
+	rec, err := f.bucket.Load(ctx, id)
+	if errors.Is(err, job.ErrMissingJob) || err == nil && rec.Job.State.Terminal() {
+		return nil, nil
+	}
+	return &rec, err
 }
 
 // makeCurrent moves the pointer of the job's key forward to it and cancels the
@@ -67,16 +125,12 @@ func (f *Fabric) makeCurrent(ctx context.Context, rec kv.Record) (kv.Record, err
 // leaves a pointer that is ahead.
 func (f *Fabric) advance(ctx context.Context, j job.Job) (pointer, error) {
 	mine := pointerTo(j)
-	value, err := json.Marshal(mine)
-	if err != nil {
-		return pointer{}, err
-	}
 	for {
 		p, revision, err := f.pointer(ctx, j.Key)
 		if err != nil || p == mine || p.ahead(mine) {
 			return p, err
 		}
-		_, err = f.bucket.Swap(ctx, kv.Write{Key: kv.CurrentKey(j.Key), Value: value, Revision: revision, TTL: f.opts.Retention.pointer()})
+		_, err = f.bucket.Swap(ctx, kv.Write{Key: kv.CurrentKey(j.Key), Value: mine.json(), Revision: revision, TTL: f.opts.Retention.pointer()})
 		if _, moved := errors.AsType[*kv.Conflict](err); !moved {
 			return p, err
 		}

@@ -24,6 +24,9 @@ func (f *Fabric) Cancel(ctx context.Context, id, reason string) (job.Job, error)
 		return job.Job{}, err
 	}
 	rec, err := f.bucket.Load(ctx, id)
+	if errors.Is(err, job.ErrMissingJob) {
+		rec, err = f.recordBare(ctx, id, err)
+	}
 	if err == nil {
 		rec, err = f.cancel(ctx, rec, reason)
 	}
@@ -31,6 +34,38 @@ func (f *Fabric) Cancel(ctx context.Context, id, reason string) (job.Job, error)
 		return rec.Job, fmt.Errorf("cancel %s: %w", id, err)
 	}
 	return rec.Job, nil
+}
+
+// recordBare makes the record of a job that is only an item yet: published
+// without the fabric, and not taken.
+func (f *Fabric) recordBare(ctx context.Context, id string, missing error) (kv.Record, error) {
+	for e, err := range f.bucket.List(ctx, kv.AllStages) {
+		if err != nil {
+			return kv.Record{}, err
+		}
+		stage, _ := kv.StageOf(e.Key)
+		item, found, err := f.queue.Find(ctx, stage, id)
+		if err != nil {
+			return kv.Record{}, err
+		}
+		if !found || item.Revision != 0 {
+			continue
+		}
+		spec, err := f.bareSpec(item)
+		if err != nil {
+			return kv.Record{}, fmt.Errorf("its item is no spec; the next worker ends it as failed: %w", err)
+		}
+		j, err := job.New(spec, f.Now())
+		if err != nil {
+			return kv.Record{}, err
+		}
+		rec, err := f.bucket.Save(ctx, j, 0, 0)
+		if conflict, taken := errors.AsType[*kv.Conflict](err); taken {
+			return kv.RecordOf(id, conflict.Current)
+		}
+		return rec, err
+	}
+	return kv.Record{}, missing
 }
 
 // cancel cancels the job, first as the caller saw it and then as it stands.
@@ -62,7 +97,12 @@ func (f *Fabric) Retry(ctx context.Context, id, reason string) (job.Job, error) 
 	}
 	rec, err := f.bucket.Load(ctx, id)
 	if err == nil {
-		rec, err = f.transition(ctx, rec, func(j job.Job) (job.Job, error) { return j.Retry(j.Fence, reason, f.Now()) })
+		rec, err = f.transition(ctx, rec, func(j job.Job) (job.Job, error) {
+			if j.State == job.StateFailed && j.InputRef == "" {
+				return j, job.Invalid("the job was rejected, it has nothing to run; enqueue it with another id")
+			}
+			return j.Retry(j.Fence, reason, f.Now())
+		})
 	}
 	if err == nil {
 		err = f.offer(ctx, rec)

@@ -120,6 +120,15 @@ func (b *Bucket) Swap(ctx context.Context, w Write) (uint64, error) {
 func (b *Bucket) publish(ctx context.Context, w Write, mark string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
+	ack, err := b.js.PublishMsg(ctx, b.message(w, mark), jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+// message is a write as the server takes it.
+func (b *Bucket) message(w Write, mark string) *nats.Msg {
 	msg := &nats.Msg{Subject: b.prefix + w.Key, Data: w.Value, Header: nats.Header{
 		WriteHeader:                         {mark},
 		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(w.Revision, 10)},
@@ -128,11 +137,18 @@ func (b *Bucket) publish(ctx context.Context, w Write, mark string) (uint64, err
 		seconds := max(1, int64(w.TTL/time.Second))
 		msg.Header.Set(jetstream.MsgTTLHeader, strconv.FormatInt(seconds, 10)+"s")
 	}
-	ack, err := b.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
-	if err != nil {
-		return 0, err
+	return msg
+}
+
+// Delete removes a key's value if it is at the revision, and leaves a marker. It
+// is for keys that are not jobs: a job's record ends by its retention.
+func (b *Bucket) Delete(ctx context.Context, key string, revision uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	if err := b.watch.Delete(ctx, key, jetstream.LastRevision(revision)); err != nil {
+		return fmt.Errorf("delete %s: %w", key, err)
 	}
-	return ack.Sequence, nil
+	return nil
 }
 
 func undecided(key string, cause error) error {

@@ -2,8 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -114,26 +112,4 @@ func (q *Queue) Repair(ctx context.Context, stage string, s Settings) error {
 		}
 	}
 	return nil
-}
-
-// Offers lists the job ids that have an item or a schedule in the stage's
-// stream. It is one bulk listing however many there are. A stage without stream
-// has none.
-func (q *Queue) Offers(ctx context.Context, stage string) (map[string]bool, error) {
-	st, err := q.js.Stream(ctx, q.names.stream(stage))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("stage %s: %w", stage, err)
-	}
-	info, err := st.Info(ctx, jetstream.WithSubjectFilter(q.names.namespace+".>"))
-	if err != nil {
-		return nil, fmt.Errorf("stage %s: %w", stage, err)
-	}
-	ids := make(map[string]bool, len(info.State.Subjects))
-	for subject := range info.State.Subjects {
-		ids[lastToken(subject)] = true
-	}
-	return ids, nil
 }

@@ -1,0 +1,84 @@
+package fabric
+
+import (
+	"context"
+	"hash/maphash"
+	"time"
+
+	"github.com/weft-fabric/weft/kv"
+)
+
+// audits holds all records against all items at the beginning of a term and then
+// every auditEvery. It is what makes the first promise true whatever was lost:
+// an item, a schedule, a purged stream, an update of the watch.
+func (k *keeper) audits(ctx context.Context) {
+	tick := time.NewTicker(auditEvery)
+	defer tick.Stop()
+	for {
+		if err := k.audit(ctx); err != nil && ctx.Err() == nil {
+			k.f.log.Warn("audit broken off", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// audit lists the items in bulk, then reads through the records. A ready one
+// without item is looked at alone, since it may have moved while the lists were
+// read.
+func (k *keeper) audit(ctx context.Context) error {
+	began := time.Now()
+	offered, err := k.offered(ctx)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	records := 0
+	for e, err := range k.f.bucket.List(ctx, kv.AllJobs) {
+		if err != nil {
+			return err
+		}
+		records++
+		j, err := decode(e)
+		if err == nil && ready(j) && !offered.has(j.ID) && time.Since(e.Created) > keeperGrace {
+			missing = append(missing, j.ID)
+		}
+	}
+	k.each(ctx, missing, k.complete)
+	k.f.log.Debug("audit done", "records", records, "without_item", len(missing), "took", time.Since(began))
+	return nil
+}
+
+// idSet is a set of many ids in little memory. Two ids of one hash would hide a
+// lost item from this audit; the next has another seed.
+type idSet struct {
+	seed   maphash.Seed
+	hashes map[uint64]struct{}
+}
+
+func newIDSet() *idSet { return &idSet{maphash.MakeSeed(), map[uint64]struct{}{}} }
+
+func (s *idSet) add(id string) { s.hashes[maphash.String(s.seed, id)] = struct{}{} }
+
+func (s *idSet) has(id string) bool {
+	_, ok := s.hashes[maphash.String(s.seed, id)]
+	return ok
+}
+
+// offered collects the ids that have an item or a schedule in any stage.
+func (k *keeper) offered(ctx context.Context) (*idSet, error) {
+	ids := newIDSet()
+	for e, err := range k.f.bucket.List(ctx, kv.AllStages) {
+		if err != nil {
+			return nil, err
+		}
+		stage, _ := kv.StageOf(e.Key)
+		if err := k.f.queue.EachOffer(ctx, stage, ids.add); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
