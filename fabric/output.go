@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -52,6 +53,8 @@ func (f *Fabric) storeObject(ctx context.Context, token job.Token, body io.Reade
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		objects, err = f.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
 			Bucket: f.outputBucket(), Description: "Weft outputs too large for a record", Replicas: f.opts.Replicas,
+			// The server removes every output some time after its record.
+			TTL: f.opts.Retention.Succeeded + 24*time.Hour,
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) { // another process was faster
 			objects, err = f.js.ObjectStore(ctx, f.outputBucket())

@@ -1,0 +1,110 @@
+package fabric_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"os"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/worker"
+)
+
+// A backend enqueues and waits, a worker runs; both over connections of their
+// own making. Here both are one process, and the server is embedded.
+func Example() {
+	nc, stop := embedded()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	f, err := fabric.Open(ctx, nc, fabric.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+
+	finished := make(chan error)
+	go func() { finished <- hashes(ctx, f) }()
+
+	j, err := f.Enqueue(ctx, job.Spec{Stage: "hash", InputRef: "data:,hello"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if j, err = f.Wait(ctx, j.ID); err != nil {
+		log.Fatal(err)
+	}
+	body, err := f.Output(ctx, j)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer body.Close()
+	output, _ := io.ReadAll(body)
+	fmt.Printf("%s after attempt %d: %s\n", j.State, j.Attempt, output)
+
+	cancel() // the worker drains
+	fmt.Println("worker:", <-finished)
+	// Output:
+	// succeeded after attempt 1: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824
+	// worker: <nil>
+}
+
+// hashes runs a worker for the stage hash until ctx ends.
+func hashes(ctx context.Context, f *fabric.Fabric) error {
+	runner, err := f.Runner("")
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	options := worker.DefaultOptions()
+	options.Logger = slog.New(slog.DiscardHandler)
+	w, err := worker.New(runner, options)
+	if err != nil {
+		return err
+	}
+	err = w.Handle("hash", worker.HandlerFunc(func(ctx context.Context, t *worker.Task) job.Outcome {
+		input, err := f.OpenRef(ctx, t.Job().InputRef)
+		if err != nil {
+			return job.Discarded(err.Error())
+		}
+		defer input.Close()
+		sum := sha256.New()
+		if _, err := io.Copy(sum, input); err != nil {
+			return job.Failed(err.Error())
+		}
+		return job.CompletedWith(fmt.Appendf(nil, "%x", sum.Sum(nil)))
+	}))
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx)
+}
+
+// embedded runs a server in this process, for the examples.
+func embedded() (nc *nats.Conn, stop func()) {
+	dir, err := os.MkdirTemp("", "weft-example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s.Start()
+	if nc, err = nats.Connect("", nats.InProcessServer(s)); err != nil {
+		log.Fatal(err)
+	}
+	return nc, func() {
+		nc.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+		os.RemoveAll(dir)
+	}
+}
