@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/job"
+)
+
+// enqueueFlags are the flags of weft enqueue beside the settings.
+type enqueueFlags struct {
+	jobs      string
+	keepGoing bool
+	asJSON    bool
+
+	spec     job.Spec
+	payload  string
+	policy   string
+	conflict fabric.Conflict
+	labels   []string
+	in       time.Duration
+	at       string
+}
+
+func (p *program) newEnqueue() *cobra.Command {
+	var f enqueueFlags
+	cmd := &cobra.Command{
+		Use:   "enqueue STAGE (--input-ref REF | --jobs FILE)",
+		Short: "Publish one job, or a file of jobs",
+		Long: `Enqueue publishes a job and prints its id, or with --jobs one id for each line
+of a JSONL file of specs. A spec has the members of a record: input_ref, and if
+wanted id, payload, dependencies, on_dependency_failure, key, max_attempts,
+priority, timeout, labels, available_at and input_revision.
+
+A file is checked as a whole first: if any line is broken, nothing is enqueued
+unless --keep-going is given. Enqueueing the same id again with the same spec
+changes nothing; with another spec it is refused with duplicate_job. A job that
+others depend on has to come before them.
+
+A reference is opaque to Weft, except data: URIs and nats-obj://BUCKET/NAME.`,
+		Example: `  weft enqueue hash --input-ref data:,hello
+  weft enqueue mail --input-ref db:42 --in 10m --priority 1 --label tenant=acme
+  weft enqueue hash --jobs jobs.jsonl`,
+		Args: oneStage,
+	}
+	f.bind(cmd)
+	loader := connecting(cmd, "max_attempts")
+	return p.command(cmd, loader, func(ctx context.Context, s settings, args []string) error {
+		if err := job.CheckStage(args[0]); err != nil {
+			return err
+		}
+		if f.jobs != "" {
+			return p.enqueueFile(ctx, s, args[0], f)
+		}
+		return p.enqueueOne(ctx, s, args[0], f)
+	})
+}
+
+func oneStage(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give one stage, not %d", len(args))
+	}
+	return nil
+}
+
+// specFlags are those that say what one job is, and mean nothing for a file.
+var specFlags = []string{
+	"input-ref", "input-revision", "id", "payload", "key", "after", "on-dependency-failure",
+	"priority", "timeout", "label", "in", "at",
+}
+
+func (f *enqueueFlags) bind(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.jobs, "jobs", "", "JSONL `FILE` of specs, or - for stdin")
+	flags.BoolVar(&f.keepGoing, "keep-going", false, "with --jobs: go on after lines that are broken or refused")
+	flags.StringVar(&f.spec.InputRef, "input-ref", "", "`REF` of the input")
+	flags.Int64Var(&f.spec.InputRevision, "input-revision", 0, "`REVISION` of the input")
+	flags.StringVar(&f.spec.ID, "id", "", "job `ID`; a fresh one by default")
+	flags.StringVar(&f.payload, "payload", "", "small `JSON` for the command")
+	flags.StringVar(&f.spec.Key, "key", "", "`KEY` that the job is for; it supersedes older jobs of the key")
+	flags.StringVar((*string)(&f.conflict), "on-conflict", string(fabric.Supersede), "when the key has a live job: supersede it, reject this one, or coalesce into it")
+	flags.StringArrayVar(&f.spec.Dependencies, "after", nil, "`ID` of a job that must have succeeded first; may be given again")
+	flags.StringVar(&f.policy, "on-dependency-failure", "", "wait or cancel (default wait)")
+	flags.IntVar(&f.spec.Priority, "priority", 0, "`LANE` from 1, first, to 4 (default 3)")
+	flags.DurationVar(&f.spec.Timeout, "timeout", 0, "limit of one attempt (default none)")
+	flags.StringArrayVar(&f.labels, "label", nil, "label as `NAME=VALUE`; may be given again")
+	flags.DurationVar(&f.in, "in", 0, "start not before this time has passed")
+	flags.StringVar(&f.at, "at", "", "start not before this `TIME`, as 2006-01-02T15:04:05Z")
+	jsonFlag(cmd, &f.asJSON)
+	cmd.MarkFlagsMutuallyExclusive("in", "at")
+	cmd.MarkFlagsOneRequired("input-ref", "jobs")
+	for _, name := range specFlags {
+		cmd.MarkFlagsMutuallyExclusive("jobs", name)
+	}
+	cmd.PreRunE = f.check
+}
+
+// check refuses what the flags' own forms let pass.
+func (f *enqueueFlags) check(cmd *cobra.Command, _ []string) error {
+	given := cmd.Flags().Changed
+	switch {
+	case f.keepGoing && f.jobs == "":
+		return errors.New("--keep-going needs --jobs")
+	case given("in") && f.in < 0:
+		return fmt.Errorf("--in %s is negative", f.in)
+	case given("timeout") && f.spec.Timeout <= 0:
+		return fmt.Errorf("--timeout %s is not above 0; leave it out for no limit", f.spec.Timeout)
+	case given("priority") && f.spec.Priority < job.HighestPriority:
+		return fmt.Errorf("--priority %d is not within %d and %d", f.spec.Priority, job.HighestPriority, job.LowestPriority)
+	case given("payload") && !json.Valid([]byte(f.payload)):
+		return fmt.Errorf("--payload %.80q is not JSON; a text needs its quotes", f.payload)
+	case !slices.Contains([]fabric.Conflict{fabric.Supersede, fabric.Reject, fabric.Coalesce}, f.conflict):
+		return fmt.Errorf("--on-conflict %q is none of supersede, reject and coalesce", f.conflict)
+	case given("id") && f.spec.ID == "":
+		return errors.New("--id is empty; leave it out for a fresh id")
+	}
+	return f.fill(given)
+}
+
+// fill moves into the spec what a flag cannot write there itself.
+func (f *enqueueFlags) fill(given func(string) bool) (err error) {
+	if given("payload") {
+		f.spec.Payload = json.RawMessage(f.payload)
+	}
+	f.spec.OnDependencyFailure = job.DependencyPolicy(f.policy)
+	if given("at") {
+		if f.spec.AvailableAt, err = time.Parse(time.RFC3339Nano, f.at); err != nil {
+			return fmt.Errorf("--at %q is not a time such as 2006-01-02T15:04:05Z", f.at)
+		}
+	}
+	f.spec.Labels, err = parseLabels(f.labels)
+	return err
+}
+
+// parseLabels reads NAME=VALUE pairs.
+func parseLabels(pairs []string) (map[string]string, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	labels := map[string]string{}
+	for _, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--label %q is not NAME=VALUE", pair)
+		}
+		if _, twice := labels[name]; twice {
+			return nil, fmt.Errorf("--label %s is given twice", name)
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}
+
+func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f enqueueFlags) error {
+	spec := f.spec
+	spec.Stage = stage
+	if s.given("max_attempts") {
+		spec.MaxAttempts = s.MaxAttempts
+	}
+	if err := checkSpec(spec, s.MaxAttempts); err != nil {
+		return err
+	}
+	return p.with(ctx, s, "enqueue", func(ctx context.Context, a *app.App) error {
+		if f.in > 0 {
+			spec.AvailableAt = a.Fabric().Now().Add(f.in)
+		}
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		j, err := a.Fabric().Enqueue(ctx, spec, fabric.OnConflict(f.conflict))
+		if err != nil {
+			return err
+		}
+		return p.printJob(j, f.asJSON)
+	})
+}
+
+// printJob prints the record, or only the id.
+func (p *program) printJob(j job.Job, asJSON bool) error {
+	line := append([]byte(j.ID), '\n')
+	if asJSON {
+		line = append(j.AppendJSON(nil), '\n')
+	}
+	_, err := p.Out.Write(line)
+	return err
+}
+
+func (p *program) enqueueFile(ctx context.Context, s settings, stage string, f enqueueFlags) (err error) {
+	file, err := openSpecs(f.jobs, p.In)
+	if err != nil {
+		return &app.UsageError{Err: err}
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	fresh := func() *specChecker { return &specChecker{stage: stage, maxAttempts: s.MaxAttempts} }
+	batch, err := checkBatch(file, fresh, f.keepGoing, p.complain)
+	if err != nil {
+		return err
+	}
+	return p.with(ctx, s, "enqueue", func(ctx context.Context, a *app.App) error {
+		return p.enqueueBatch(ctx, a.Fabric(), batch, f)
+	})
+}
+
+func (p *program) enqueueBatch(ctx context.Context, fab *fabric.Fabric, batch *specBatch, f enqueueFlags) error {
+	refused := 0
+	one := func(ctx context.Context, spec job.Spec) (job.Job, error) {
+		return fab.Enqueue(ctx, spec, fabric.OnConflict(f.conflict))
+	}
+	err := enqueueAll(ctx, one, batch.specs(), func(e enqueued) error {
+		if e.err == nil {
+			return p.printJob(e.job, f.asJSON)
+		}
+		if !f.keepGoing {
+			return fmt.Errorf("%w; the jobs whose ids are printed are enqueued", batch.at(e.line, e.err))
+		}
+		refused++
+		p.complain(batch.at(e.line, e.err))
+		return nil
+	})
+	if err == nil && refused+batch.broken > 0 {
+		return &app.QuietError{Code: app.ExitFailed}
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/kv"
+)
+
+// listFlags say which jobs.
+type listFlags struct {
+	filter fabric.Filter
+	states []string
+	labels []string
+	asJSON bool
+}
+
+func (p *program) newJobLs() *cobra.Command {
+	var f listFlags
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List jobs",
+		Long: `Ls lists the jobs that match every given flag, in the order of their last
+change. States are waiting, retry_waiting, leased, succeeded, failed, cancelled.`,
+		Example: `  weft job ls --stage hash --state failed,cancelled
+  weft job ls --label tenant=acme --limit 20
+  weft job ls --json | jq -r .id`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.filter.Stage, "stage", "", "jobs of this `STAGE`")
+	flags.StringSliceVar(&f.states, "state", nil, "jobs in this `STATE`, or several with commas between them")
+	flags.StringVar(&f.filter.Key, "key", "", "jobs for this `KEY`")
+	flags.StringArrayVar(&f.labels, "label", nil, "jobs with this label, `NAME=VALUE`; may be given again")
+	flags.IntVar(&f.filter.Limit, "limit", 0, "at most so many (default all)")
+	jsonFlag(cmd, &f.asJSON)
+	cmd.PreRunE = f.check
+	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, _ []string) error {
+		return p.with(ctx, s, "job ls", func(ctx context.Context, a *app.App) error {
+			return p.list(ctx, a.Fabric(), f)
+		})
+	})
+}
+
+func (f *listFlags) check(cmd *cobra.Command, _ []string) (err error) {
+	for _, text := range f.states {
+		state := job.State(text)
+		if !state.Known() {
+			return fmt.Errorf("--state %q is none of %s", text, stateNames())
+		}
+		f.filter.States = append(f.filter.States, state)
+	}
+	if cmd.Flags().Changed("limit") && f.filter.Limit < 1 {
+		return fmt.Errorf("--limit %d is below 1; leave it out for all", f.filter.Limit)
+	}
+	if cmd.Flags().Changed("stage") {
+		if err := job.CheckStage(f.filter.Stage); err != nil {
+			return err
+		}
+	}
+	f.filter.Labels, err = parseLabels(f.labels)
+	return err
+}
+
+func stateNames() string {
+	var names []string
+	for _, state := range job.States() {
+		names = append(names, string(state))
+	}
+	return strings.Join(names, " ")
+}
+
+// list prints the jobs as they come. A record that cannot be read is reported,
+// and the list goes on.
+func (p *program) list(ctx context.Context, fab *fabric.Fabric, f listFlags) error {
+	t := newTable(p.Out, "ID", "STAGE", "STATE", "ATTEMPTS", "UPDATED", "OUTPUT OR REASON")
+	var unreadable error
+	for j, err := range fab.List(ctx, f.filter) {
+		switch {
+		case errors.Is(err, kv.ErrUnreadable):
+			p.complain(err)
+			unreadable = &app.QuietError{Code: app.ExitFailed}
+			continue
+		case err == nil && f.asJSON:
+			err = p.printJob(j, true)
+		case err == nil:
+			err = t.row(j.ID, j.Stage, string(j.State), fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts), stamp(j.UpdatedAt), ending(j))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.asJSON {
+		return unreadable
+	}
+	return errors.Join(t.flush(), unreadable)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vincent-petithory/dataurl"
+
+	"github.com/weft-fabric/weft/job"
+)
+
+// specChecker turns the lines of one file into specs that can be enqueued. It
+// remembers what it has seen, so each reading of the file needs a new one.
+type specChecker struct {
+	stage       string
+	maxAttempts int64         // for the check of specs that do not say
+	timeout     time.Duration // for specs that do not say
+	derive      bool          // make ids from lines, so that the same file has the same ids
+
+	ids      map[string]seenSpec
+	ordinals map[[sha256.Size]byte]int
+}
+
+type seenSpec struct {
+	line int
+	sum  [sha256.Size]byte
+}
+
+// accept checks one line, given that it parsed, and fills in what the command
+// gives.
+func (c *specChecker) accept(line specLine) (job.Spec, error) {
+	spec := line.spec
+	if line.err != nil {
+		return spec, line.err
+	}
+	if spec.Stage != "" && spec.Stage != c.stage {
+		return spec, job.Invalid("stage %q is not the command's, %q; leave it out, or use a file for each stage", spec.Stage, c.stage)
+	}
+	spec.Stage = c.stage
+	sum := sha256.Sum256(canonical(spec))
+	if err := c.checkID(spec.ID, line.number, sum); err != nil {
+		return spec, err
+	}
+	if spec.ID == "" && c.derive {
+		spec.ID = c.deriveID(sum)
+	}
+	if spec.Timeout == 0 {
+		spec.Timeout = c.timeout
+	}
+	return spec, checkSpec(spec, c.maxAttempts)
+}
+
+// checkID refuses an id that an earlier line gave to another spec. The same line
+// twice is one job.
+func (c *specChecker) checkID(id string, number int, sum [sha256.Size]byte) error {
+	if id == "" {
+		return nil
+	}
+	if c.ids == nil {
+		c.ids = map[string]seenSpec{}
+	}
+	first, ok := c.ids[id]
+	if !ok {
+		c.ids[id] = seenSpec{number, sum}
+		return nil
+	}
+	if first.sum != sum {
+		return job.Invalid("id %q is that of line %d, which has another spec", id, first.line)
+	}
+	return nil
+}
+
+// deriveID names a job by its stage, its line, and how many equal lines came
+// before it. The sum is of the line with its stage.
+func (c *specChecker) deriveID(sum [sha256.Size]byte) string {
+	if c.ordinals == nil {
+		c.ordinals = map[[sha256.Size]byte]int{}
+	}
+	ordinal := c.ordinals[sum]
+	c.ordinals[sum]++
+	named := sha256.Sum256(fmt.Appendf(nil, "weft run\n%x\n%d", sum, ordinal))
+	return "jb_" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(named[:20])
+}
+
+// canonical is a spec as JSON in which neither the order of members nor blanks
+// make a difference.
+func canonical(spec job.Spec) []byte {
+	text := spec.AppendJSON(nil)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return text // a payload that is not JSON, which the check refuses
+	}
+	sorted, err := json.Marshal(value)
+	if err != nil {
+		return text
+	}
+	return sorted
+}
+
+// checkSpec applies the rules for specs, as though what the fabric fills in were
+// there, and looks into the references that Weft opens itself.
+func checkSpec(spec job.Spec, maxAttempts int64) error {
+	if spec.ID == "" {
+		spec.ID = "jb_00000000000000000000000000"
+	}
+	if spec.MaxAttempts == 0 {
+		spec.MaxAttempts = maxAttempts
+	}
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	return checkRef(spec.InputRef)
+}
+
+// checkRef refuses a reference that says it is one of the two that Weft can open
+// and is not. All others are opaque.
+func checkRef(ref string) error {
+	scheme, rest, ok := strings.Cut(ref, ":")
+	switch {
+	case !ok:
+		return nil
+	case strings.EqualFold(scheme, "data"):
+		if _, err := dataurl.DecodeString("data:" + rest); err != nil {
+			return job.Invalid("input_ref is no data: URI of RFC 2397: %s; one such as data:,hello is", err)
+		}
+	case strings.EqualFold(scheme, "nats-obj"):
+		bucket, name, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "/")
+		if !strings.HasPrefix(rest, "//") || bucket == "" || name == "" {
+			return job.Invalid("input_ref %.80q is not nats-obj://BUCKET/NAME", ref)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/worker/exec"
+)
+
+// commandContract is the part of the help that says what a command has to do.
+const commandContract = `The command gets the job's record as JSON on stdin, and in the environment
+WEFT_JOB_ID WEFT_STAGE WEFT_ATTEMPT WEFT_FENCE WEFT_INPUT_REF WEFT_KEY and
+WEFT_WORKER_ID. Exit 0 is success, and stdout is the output; 65 is a permanent
+failure; 75 gives the job back at no charge; anything else is a failure that is
+tried again. The end of stderr is the reason. To stop it, the whole process
+group gets SIGTERM, and SIGKILL 5 s later.`
+
+func (p *program) newWork() *cobra.Command {
+	var id string
+	var maxOutput int64
+	cmd := &cobra.Command{
+		Use:   "work STAGE [flags] -- CMD...",
+		Short: "Run the jobs of a stage, one process an attempt",
+		Long: `Work takes the jobs of a stage and runs a command for each attempt.
+
+` + commandContract + `
+
+The first SIGINT or SIGTERM drains: no new jobs are taken, and running ones have
+the time of --drain before they are stopped and given back at no charge. The
+second stops them at once.`,
+		Example: `  weft work hash -- sha256sum
+  weft work resize --concurrency 8 --lease 2m -- ./resize.sh --quality 80`,
+		Args: checkDash,
+	}
+	cmd.Flags().StringVar(&id, "id", "", "`WORKER` id; a fresh one by default")
+	maxOutputFlag(cmd, &maxOutput)
+	loader := connecting(cmd, "lease", "concurrency", "drain")
+	loader.Default.Log.Level = "info"
+	return p.command(cmd, loader, func(ctx context.Context, s settings, args []string) error {
+		stage, argv, err := oneCommandAfterDash(cmd, args)
+		if err != nil {
+			return err
+		}
+		handler, err := newHandler(stage, argv, maxOutput, slog.LevelInfo)
+		if err != nil {
+			return err
+		}
+		return p.work(ctx, s, app.Work{Stage: stage, Handler: handler, WorkerID: id, Grace: handler.Grace()})
+	})
+}
+
+func maxOutputFlag(cmd *cobra.Command, at *int64) {
+	cmd.Flags().Int64Var(at, "max-output", exec.DefaultOptions().MaxOutput, "most `BYTES` of output; a job with more fails for good")
+}
+
+// newHandler looks the command up; what is wrong here is the caller's mistake.
+func newHandler(stage string, argv []string, maxOutput int64, stderr slog.Level) (*exec.Handler, error) {
+	if err := job.CheckStage(stage); err != nil {
+		return nil, err
+	}
+	o := exec.DefaultOptions()
+	o.MaxOutput, o.StderrLevel = maxOutput, stderr
+	handler, err := exec.New(argv, o)
+	if err != nil {
+		return nil, &app.UsageError{Err: err}
+	}
+	return handler, nil
+}
+
+func (p *program) work(ctx context.Context, s settings, w app.Work) (err error) {
+	if w.WorkerID != "" {
+		if err := job.CheckWorker(w.WorkerID); err != nil {
+			return err
+		}
+	}
+	ctx, second, stop := app.Signals(ctx)
+	defer stop()
+	w.Abort = second
+	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft work " + w.Stage, Keep: true})
+	if err != nil {
+		return stoppedOr(ctx, err)
+	}
+	defer func() { err = errors.Join(err, a.Stop()) }()
+	if err := p.checkLease(ctx, s, a, w.Stage); err != nil {
+		return stoppedOr(ctx, err)
+	}
+	return a.Work(ctx, w)
+}
+
+// checkLease says so when a lease was given that the stage does not have.
+func (p *program) checkLease(ctx context.Context, s settings, a *app.App, stage string) error {
+	return p.bounded(ctx, func(ctx context.Context) error {
+		lease, err := a.StageLease(ctx, stage)
+		if err == nil && s.given("lease") && lease != s.Lease {
+			p.note("stage %s exists with lease %s and keeps it; lease %s is for a new stage", stage, lease, s.Lease)
+		}
+		return err
+	})
+}

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"runtime"
+	"time"
+)
+
+// Config is what the program can be told. Make one with Default, fill it with a
+// Loader, and call Validate before use.
+type Config struct {
+	Connection Connection
+	Namespace  string // several fabrics share one account under different namespaces
+	Replicas   int    // copies that a cluster keeps of records and items
+
+	Lease       time.Duration // how long a silent worker keeps its job
+	Concurrency int           // attempts that one worker runs at once; by default one a processor
+	Drain       time.Duration // how long running attempts may go on after a stop
+	MaxAttempts int64         // for specs that do not say
+	Backoff     Backoff
+	Retention   Retention
+
+	Log Log
+
+	Data       string       // directory of the embedded server
+	Listen     string       // address of the embedded server, host:port
+	Sync       SyncInterval // how often the embedded server syncs to disk
+	NATSConfig string       // nats-server configuration file of the embedded server
+}
+
+// Connection says which server to use and who asks, as the nats program does.
+type Connection struct {
+	Server   string // one URL, or several with commas between them
+	Context  string // a context made by the nats program, by name or file
+	Creds    string // credentials file
+	User     string // user, or a token if Password is empty
+	Password string
+	NKey     string // file with an nkey seed
+	TLS      TLS
+}
+
+// TLS names the files of a TLS connection.
+type TLS struct {
+	Cert, Key, CA string
+	First         bool // handshake before the server's greeting
+}
+
+// Backoff is how long a failed attempt waits before the next.
+type Backoff struct {
+	Initial, Max   time.Duration
+	Factor, Jitter float64
+}
+
+// Retention is how long records outlive their jobs.
+type Retention struct {
+	Succeeded, Cancelled, Failed time.Duration
+}
+
+// Log says what is logged to stderr, and how.
+type Log struct {
+	Level  string // debug, info, warn or error
+	Format string // text or json
+}
+
+// SyncInterval is how often stored data is forced to disk; Always means before
+// each answer, and the zero value leaves it to the server.
+type SyncInterval struct {
+	Every  time.Duration
+	Always bool
+}
+
+// Default is what holds when nobody says otherwise.
+func Default() Config {
+	const day = 24 * time.Hour
+	return Config{
+		Namespace:   "weft",
+		Replicas:    1,
+		Lease:       30 * time.Second,
+		Concurrency: min(runtime.GOMAXPROCS(0), MaxConcurrency),
+		Drain:       30 * time.Second,
+		MaxAttempts: 3,
+		Backoff:     Backoff{Initial: time.Second, Max: 5 * time.Minute, Factor: 2, Jitter: 0.2},
+		Retention:   Retention{Succeeded: 7 * day, Cancelled: 7 * day, Failed: 30 * day},
+		Log:         Log{Level: "warn", Format: "text"},
+		Listen:      "127.0.0.1:4222",
+		Sync:        SyncInterval{Every: 10 * time.Second},
+	}
+}

@@ -1,0 +1,186 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/weft-fabric/weft/config"
+	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/embed"
+	"github.com/weft-fabric/weft/job"
+)
+
+const (
+	// openTimeout bounds the look at the fabric's streams, and their creation.
+	openTimeout = 15 * time.Second
+	// stopTimeout bounds the end of everything but the worker, whose drain has a
+	// limit of its own.
+	stopTimeout = 15 * time.Second
+	// keeperPause is the wait before a keeper that failed starts again.
+	keeperPause = time.Second
+)
+
+// Options say what the process is made of.
+type Options struct {
+	Config config.Config
+	Logger *slog.Logger
+	// Name is the connection's, as servers list it.
+	Name string
+	// Server, if not nil, embeds a server; else Config.Connection names one.
+	Server *embed.Options
+	// Keep runs the keeper beside everything else.
+	Keep bool
+}
+
+// App is a running process: a connection, the fabric, and maybe a server and a
+// keeper.
+type App struct {
+	options  Options
+	cleanups cleanups
+	server   *embed.Server
+	conn     *nats.Conn
+	fabric   *fabric.Fabric
+}
+
+// Start brings the parts up. When it fails, none is left.
+func Start(ctx context.Context, o Options) (_ *App, err error) {
+	a := &App{options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Stop())
+		}
+	}()
+	if err := a.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.open(ctx); err != nil {
+		return nil, err
+	}
+	if o.Keep {
+		a.keep()
+	}
+	return a, nil
+}
+
+// connect starts the embedded server if there is one, and connects.
+func (a *App) connect(ctx context.Context) error {
+	if a.options.Server == nil {
+		nc, err := Connect(a.options.Config.Connection, a.options.Name, a.options.Logger)
+		return a.connected(nc, err)
+	}
+	server := embed.New(*a.options.Server)
+	if err := server.Start(ctx); err != nil {
+		return err
+	}
+	a.server = server
+	a.cleanups.add("the embedded server", server.Stop)
+	options, err := credentials(a.options.Config.Connection)
+	if err != nil {
+		return err
+	}
+	options = append(options, server.InProcess())
+	options = append(options, lasting(a.options.Name, a.options.Logger)...)
+	nc, err := nats.Connect("", options...)
+	if errors.Is(err, nats.ErrAuthorization) {
+		err = &ServerError{fmt.Errorf("the embedded server does not accept its own process; give --user, --creds or --nkey as its configuration has them: %w", err)}
+	}
+	return a.connected(nc, err)
+}
+
+func (a *App) connected(nc *nats.Conn, err error) error {
+	if err != nil {
+		return err
+	}
+	a.conn = nc
+	a.cleanups.add("the connection", func(context.Context) error {
+		nc.Close()
+		return nil
+	})
+	return nil
+}
+
+func (a *App) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	f, err := fabric.Open(ctx, a.conn, FabricOptions(a.options.Config, a.options.Logger))
+	if err != nil {
+		return openError(a.conn, err)
+	}
+	a.fabric = f
+	a.cleanups.add("the fabric", func(context.Context) error {
+		f.Close()
+		return nil
+	})
+	return nil
+}
+
+// openError names a server that will not do, unless the fabric has done so.
+func openError(nc *nats.Conn, err error) error {
+	if _, named := errors.AsType[*fabric.ServerError](err); !named && unreachable(err) {
+		return &ServerError{fmt.Errorf("server %s does not answer as a fabric needs it, which is nats-server 2.12 or newer with JetStream: %w", nc.ConnectedUrlRedacted(), err)}
+	}
+	return err
+}
+
+// FabricOptions translates the settings for the fabric.
+func FabricOptions(c config.Config, log *slog.Logger) fabric.Options {
+	o := fabric.DefaultOptions()
+	o.Namespace = c.Namespace
+	o.Replicas = c.Replicas
+	o.Logger = log
+	o.Backoff = job.Backoff{Initial: c.Backoff.Initial, Max: c.Backoff.Max, Factor: c.Backoff.Factor, Jitter: c.Backoff.Jitter}
+	o.MaxAttempts = c.MaxAttempts
+	o.Stage.Lease = c.Lease
+	o.Retention = fabric.Retention{Succeeded: c.Retention.Succeeded, Cancelled: c.Retention.Cancelled, Failed: c.Retention.Failed}
+	return o
+}
+
+// Fabric is the fabric that the process is connected to.
+func (a *App) Fabric() *fabric.Fabric { return a.fabric }
+
+// Server is the embedded server, nil if there is none.
+func (a *App) Server() *embed.Server { return a.server }
+
+// keep runs the keeper until Stop. A keeper that fails is started again, since
+// the fabric's promises rest on one that runs.
+func (a *App) keep() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		for {
+			err := a.fabric.Keep(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			a.options.Logger.Error("keeper failed, starting it again", "error", err)
+			pause(ctx, keeperPause)
+		}
+	})
+	a.cleanups.add("the keeper", func(context.Context) error {
+		cancel()
+		keeper.Wait()
+		return nil
+	})
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// Stop takes everything down, the last part first. It may be called twice.
+func (a *App) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return a.cleanups.undo(ctx)
+}

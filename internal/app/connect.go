@@ -1,0 +1,155 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/synadia-io/orbit.go/natscontext"
+
+	"github.com/weft-fabric/weft/config"
+)
+
+// connectTimeout bounds the first connection to each server.
+const connectTimeout = 2 * time.Second
+
+// Connect connects as the nats program would: to the given servers, else to the
+// given context, else to the selected context, else to 127.0.0.1:4222. A lost
+// connection is taken up again for as long as it takes; that there is none at
+// the start is an error at once.
+func Connect(c config.Connection, name string, log *slog.Logger) (*nats.Conn, error) {
+	options, err := clientOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, lasting(name, log)...)
+	var servers []string // what is asked in the end, for the error
+	options = append(options, func(o *nats.Options) error {
+		servers = append(servers, o.Servers...)
+		if len(servers) == 0 {
+			servers = []string{nats.DefaultURL}
+		}
+		return nil
+	})
+	nc, err := dial(c, options)
+	if err != nil {
+		return nil, connectError(c, servers, err)
+	}
+	return nc, nil
+}
+
+func dial(c config.Connection, options []nats.Option) (*nats.Conn, error) {
+	if c.Server != "" && c.Context == "" {
+		return nats.Connect(c.Server, options...)
+	}
+	nc, _, err := natscontext.Connect(c.Context, options...)
+	return nc, err
+}
+
+// clientOptions are the options of who asks. Options come after a context's own,
+// so that what is given beside a context wins over it.
+func clientOptions(c config.Connection) ([]nats.Option, error) {
+	var options []nats.Option
+	if c.Server != "" && c.Context != "" {
+		options = append(options, servers(c.Server))
+	}
+	credentials, err := credentials(c)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, credentials...)
+	if c.TLS.Cert != "" {
+		options = append(options, nats.ClientCert(c.TLS.Cert, c.TLS.Key))
+	}
+	if c.TLS.CA != "" {
+		options = append(options, nats.RootCAs(c.TLS.CA))
+	}
+	if c.TLS.First {
+		options = append(options, nats.TLSHandshakeFirst())
+	}
+	return options, nil
+}
+
+// servers replaces the servers of a context.
+func servers(list string) nats.Option {
+	return func(o *nats.Options) error {
+		o.Servers = nil
+		for server := range strings.SplitSeq(list, ",") {
+			o.Servers = append(o.Servers, strings.TrimSpace(server))
+		}
+		return nil
+	}
+}
+
+func credentials(c config.Connection) ([]nats.Option, error) {
+	switch {
+	case c.Creds != "":
+		return []nats.Option{nats.UserCredentials(c.Creds)}, nil
+	case c.NKey != "":
+		option, err := nats.NkeyOptionFromSeed(c.NKey)
+		if err != nil {
+			return nil, Usage("nkey file %s: %w", c.NKey, err)
+		}
+		return []nats.Option{option}, nil
+	case c.User != "" && c.Password == "":
+		return []nats.Option{nats.Token(c.User)}, nil
+	case c.User != "":
+		return []nats.Option{nats.UserInfo(c.User, c.Password)}, nil
+	}
+	return nil, nil
+}
+
+// lasting keeps a connection up and says in the log what becomes of it.
+func lasting(name string, log *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.Name(name),
+		nats.Timeout(connectTimeout),
+		nats.MaxReconnects(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("lost the server, connecting again", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connected again", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
+			if s != nil {
+				log.Warn("connection error", "subject", s.Subject, "error", err)
+				return
+			}
+			log.Warn("connection error", "error", err)
+		}),
+	}
+}
+
+// connectError says which server was asked and what to do about it.
+func connectError(c config.Connection, asked []string, err error) error {
+	where := redactAll(asked)
+	switch {
+	case where == "": // no server was asked: the context could not be read
+		return Usage("nats context %q: %w; see nats context ls", c.Context, err)
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.Is(err, syscall.ECONNREFUSED):
+		return &ServerError{fmt.Errorf("no server answers at %s (%w); start one with weft serve, or name another with --server or NATS_URL", where, err)}
+	case errors.Is(err, nats.ErrAuthorization):
+		return &ServerError{fmt.Errorf("server %s refuses who asks (%w); give --creds, --user or --nkey", where, err)}
+	}
+	return &ServerError{fmt.Errorf("server %s cannot be used: %w", where, err)}
+}
+
+func redactAll(servers []string) string {
+	var shown []string
+	for _, server := range servers {
+		if server == "" {
+			server = nats.DefaultURL
+		}
+		if u, err := url.Parse(server); err == nil {
+			server = u.Redacted()
+		}
+		shown = append(shown, server)
+	}
+	return strings.Join(shown, ", ")
+}
