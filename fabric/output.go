@@ -19,9 +19,9 @@ import (
 // objectScheme starts a reference to an object: nats-obj://<bucket>/<name>.
 const objectScheme = "nats-obj://"
 
-// ErrUnopenable is a reference that the fabric cannot open: it is not a data:
-// URI and not an object's.
-var ErrUnopenable = errors.New("not a reference that Weft can open itself; data: and nats-obj:// are")
+// ErrUnopenable is a reference that the fabric cannot open, now or later: it is
+// not a well-formed data: URI and not that of an object that exists.
+var ErrUnopenable = errors.New("cannot be opened; Weft itself opens well-formed data: URIs and nats-obj://<bucket>/<name>")
 
 // ErrNoOutput is asked of a job that has not succeeded.
 var ErrNoOutput = errors.New("the job has no output")
@@ -101,7 +101,7 @@ func (f *Fabric) OpenRef(ctx context.Context, ref string) (io.ReadCloser, error)
 	if strings.HasPrefix(ref, "data:") {
 		uri, err := dataurl.DecodeString(ref)
 		if err != nil {
-			return nil, fmt.Errorf("reference %.80q: not a data: URI of RFC 2397: %w", ref, err)
+			return nil, fmt.Errorf("reference %.80q: %w: %w", ref, ErrUnopenable, err)
 		}
 		return io.NopCloser(bytes.NewReader(uri.Data)), nil
 	}
@@ -112,11 +112,20 @@ func (f *Fabric) OpenRef(ctx context.Context, ref string) (io.ReadCloser, error)
 	}
 	objects, err := f.js.ObjectStore(ctx, bucket)
 	if err != nil {
-		return nil, fmt.Errorf("reference %.80q: %w", ref, err)
+		return nil, unopened(ref, err)
 	}
 	object, err := objects.Get(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("reference %.80q: %w", ref, err)
+		return nil, unopened(ref, err)
 	}
 	return object, nil
+}
+
+// unopened tells an object that is not there from one that could not be asked
+// for.
+func unopened(ref string, err error) error {
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, jetstream.ErrInvalidStoreName) {
+		return fmt.Errorf("reference %.80q: %w: %w", ref, ErrUnopenable, err)
+	}
+	return fmt.Errorf("reference %.80q: %w", ref, err)
 }

@@ -19,7 +19,7 @@ type runFlags struct {
 	keepGoing bool
 	asJSON    bool
 	timeout   time.Duration
-	maxOutput int64
+	command   commandFlags
 }
 
 func (p *program) newRun() *cobra.Command {
@@ -61,7 +61,7 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.jobs, "jobs", "", "JSONL `FILE` of specs, or - for stdin")
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "run the other lines when some are broken or refused")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit of one attempt, for specs that do not say (default none)")
-	maxOutputFlag(cmd, &f.maxOutput)
+	f.command.bind(cmd)
 	jsonFlag(cmd, &f.asJSON)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
@@ -77,7 +77,7 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 // run checks everything that can be wrong with the call before it starts a
 // server.
 func (p *program) run(ctx context.Context, s settings, f runFlags, stage string, argv []string) (err error) {
-	handler, err := newHandler(stage, argv, f.maxOutput, slog.LevelDebug)
+	handler, err := newHandler(stage, argv, f.command, slog.LevelDebug)
 	if err != nil {
 		return err
 	}
@@ -97,11 +97,11 @@ func (p *program) run(ctx context.Context, s settings, f runFlags, stage string,
 	if err := r.plan(); err != nil {
 		return err
 	}
-	return p.runBatch(ctx, s, r, app.Work{Stage: stage, Handler: handler, Grace: handler.Grace()})
+	return p.runBatch(ctx, s, r, handler, app.Work{Stage: stage, Handler: handler, Grace: handler.Grace()})
 }
 
 // runBatch starts the process's parts, sees the run through, and reports.
-func (p *program) runBatch(ctx context.Context, s settings, r *runOf, w app.Work) (err error) {
+func (p *program) runBatch(ctx context.Context, s settings, r *runOf, handler *commandHandler, w app.Work) (err error) {
 	ctx, second, stop := app.Signals(ctx)
 	defer stop()
 	w.Abort = second
@@ -120,6 +120,7 @@ func (p *program) runBatch(ctx context.Context, s settings, r *runOf, w app.Work
 	if err := p.checkLease(ctx, s, a, w.Stage); err != nil {
 		return err
 	}
+	handler.inputs = a.Fabric()
 	err = r.through(ctx, a, w)
 	if err != nil || ctx.Err() != nil {
 		err = errors.Join(err, r.lookAgain(a, w.Stage))

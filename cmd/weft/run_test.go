@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -154,5 +155,32 @@ func TestRunOfThousands(t *testing.T) {
 	r := weft(t, strings.Repeat(`{"input_ref":"x"}`+"\n", jobs), "run", "s", "--jobs", "-", "--concurrency", "8", "--", "true").want(t, app.ExitDone)
 	if n := strings.Count(r.out, " succeeded "); n != jobs {
 		t.Errorf("%d jobs succeeded, want %d", n, jobs)
+	}
+}
+
+// The hash of the input itself is what a command gets to see with --stdin input.
+func TestRunFeedsTheInput(t *testing.T) {
+	t.Parallel()
+	jobs := writeFile(t, "jobs.jsonl", `{"id":"hello","input_ref":"data:,hello"}
+{"id":"elsewhere","input_ref":"s3://bucket/key"}
+{"id":"nowhere","input_ref":"nats-obj://no-bucket/name"}
+`)
+	r := weft(t, "", "run", "hash", "--jobs", jobs, "--json", "--stdin", "input", "--", "sha256sum")
+	r.want(t, app.ExitFailed)
+	ended := map[string]job.Job{}
+	for _, line := range r.lines() {
+		var j job.Job
+		if err := json.Unmarshal([]byte(line), &j); err != nil {
+			t.Fatal(err)
+		}
+		ended[j.ID] = j
+	}
+	if got, want := ended["hello"].OutputRef, fmt.Sprintf("%x", sha256.Sum256([]byte("hello"))); !strings.Contains(got, want) {
+		t.Errorf("output %q, want the hash %s", got, want)
+	}
+	for _, id := range []string{"elsewhere", "nowhere"} {
+		if j := ended[id]; j.State != job.StateFailed || j.Attempt != 1 || !strings.Contains(j.Reason, "cannot be opened") {
+			t.Errorf("job %s: %s after attempt %d with reason %q, want failed at once", id, j.State, j.Attempt, j.Reason)
+		}
 	}
 }

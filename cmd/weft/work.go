@@ -9,11 +9,11 @@ import (
 
 	"github.com/weft-fabric/weft/internal/app"
 	"github.com/weft-fabric/weft/job"
-	"github.com/weft-fabric/weft/worker/exec"
 )
 
 // commandContract is the part of the help that says what a command has to do.
-const commandContract = `The command gets the job's record as JSON on stdin, and in the environment
+const commandContract = `The command gets the job's record as JSON on stdin, or with --stdin input what
+input_ref names (a data: URI or a nats-obj:// object), and in the environment
 WEFT_JOB_ID WEFT_STAGE WEFT_ATTEMPT WEFT_FENCE WEFT_INPUT_REF WEFT_KEY and
 WEFT_WORKER_ID. Exit 0 is success, and stdout is the output; 65 is a permanent
 failure; 75 gives the job back at no charge; anything else is a failure that is
@@ -22,7 +22,7 @@ group gets SIGTERM, and SIGKILL 5 s later.`
 
 func (p *program) newWork() *cobra.Command {
 	var id string
-	var maxOutput int64
+	var command commandFlags
 	cmd := &cobra.Command{
 		Use:   "work STAGE [flags] -- CMD...",
 		Short: "Run the jobs of a stage, one process an attempt",
@@ -38,7 +38,7 @@ second stops them at once.`,
 		Args: checkDash,
 	}
 	cmd.Flags().StringVar(&id, "id", "", "`WORKER` id; a fresh one by default")
-	maxOutputFlag(cmd, &maxOutput)
+	command.bind(cmd)
 	loader := connecting(cmd, "lease", "concurrency", "drain")
 	loader.Default.Log.Level = "info"
 	return p.command(cmd, loader, func(ctx context.Context, s settings, args []string) error {
@@ -46,33 +46,15 @@ second stops them at once.`,
 		if err != nil {
 			return err
 		}
-		handler, err := newHandler(stage, argv, maxOutput, slog.LevelInfo)
+		handler, err := newHandler(stage, argv, command, slog.LevelInfo)
 		if err != nil {
 			return err
 		}
-		return p.work(ctx, s, app.Work{Stage: stage, Handler: handler, WorkerID: id, Grace: handler.Grace()})
+		return p.work(ctx, s, handler, app.Work{Stage: stage, Handler: handler, WorkerID: id, Grace: handler.Grace()})
 	})
 }
 
-func maxOutputFlag(cmd *cobra.Command, at *int64) {
-	cmd.Flags().Int64Var(at, "max-output", exec.DefaultOptions().MaxOutput, "most `BYTES` of output; a job with more fails for good")
-}
-
-// newHandler looks the command up; what is wrong here is the caller's mistake.
-func newHandler(stage string, argv []string, maxOutput int64, stderr slog.Level) (*exec.Handler, error) {
-	if err := job.CheckStage(stage); err != nil {
-		return nil, err
-	}
-	o := exec.DefaultOptions()
-	o.MaxOutput, o.StderrLevel = maxOutput, stderr
-	handler, err := exec.New(argv, o)
-	if err != nil {
-		return nil, &app.UsageError{Err: err}
-	}
-	return handler, nil
-}
-
-func (p *program) work(ctx context.Context, s settings, w app.Work) (err error) {
+func (p *program) work(ctx context.Context, s settings, handler *commandHandler, w app.Work) (err error) {
 	if w.WorkerID != "" {
 		if err := job.CheckWorker(w.WorkerID); err != nil {
 			return err
@@ -89,6 +71,7 @@ func (p *program) work(ctx context.Context, s settings, w app.Work) (err error) 
 	if err := p.checkLease(ctx, s, a, w.Stage); err != nil {
 		return stoppedOr(ctx, err)
 	}
+	handler.inputs = a.Fabric()
 	return a.Work(ctx, w)
 }
 

@@ -18,6 +18,14 @@ import (
 // connectTimeout bounds the first connection to each server.
 const connectTimeout = 2 * time.Second
 
+const (
+	reconnectWait = 500 * time.Millisecond
+	// pingInterval and maxPings notice a connection that looks open and is dead
+	// within 30 s: at the third ping that would go unanswered.
+	pingInterval = 10 * time.Second
+	maxPings     = 2
+)
+
 // Connect connects as the nats program would: to the given servers, else to the
 // given context, else to the selected context, else to 127.0.0.1:4222. A lost
 // connection is taken up again for as long as it takes; that there is none at
@@ -110,6 +118,9 @@ func lasting(name string, log *slog.Logger) []nats.Option {
 		nats.Name(name),
 		nats.Timeout(connectTimeout),
 		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(maxPings),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("lost the server, connecting again", "error", err)

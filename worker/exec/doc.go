@@ -4,7 +4,7 @@
 // The contract with the command:
 //
 //   - stdin is the job's record as JSON, and then ends. The command need not
-//     read it.
+//     read it. Options.Input puts something else there.
 //   - The environment has WEFT_JOB_ID, WEFT_STAGE, WEFT_ATTEMPT, WEFT_FENCE,
 //     WEFT_INPUT_REF, WEFT_KEY and WEFT_WORKER_ID, beside what the worker itself
 //     has.

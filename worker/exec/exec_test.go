@@ -450,3 +450,25 @@ func (s *syncBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+func TestInputTakesThePlaceOfTheRecord(t *testing.T) {
+	t.Parallel()
+	feed := func(text string, err error) func(*exec.Options) {
+		return func(o *exec.Options) {
+			o.Input = func(context.Context, job.Job) (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader(text)), err
+			}
+		}
+	}
+	if got := output(t, work(t, script(t, "cat", feed("hello", nil)))); string(got) != "hello" {
+		t.Errorf("the command got %q", got)
+	}
+	gone := fmt.Errorf("%w: no such object", exec.ErrNoInput)
+	if o := work(t, script(t, "cat", feed("", gone))); o.Kind() != job.KindDiscarded || o.Reason() != gone.Error() {
+		t.Errorf("an input that is not there: %s %q", o, o.Reason())
+	}
+	away := errors.New("server away")
+	if o := work(t, script(t, "cat", feed("", away))); o.Kind() != job.KindFailed {
+		t.Errorf("an input that could not be asked for: %s %q", o, o.Reason())
+	}
+}

@@ -1,9 +1,11 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -39,10 +41,17 @@ type Options struct {
 	// MemoryOutput is how many bytes of stdout are kept in memory before the
 	// output goes to a temporary file. The default is 64 KiB.
 	MemoryOutput int
+	// Input, if not nil, opens what the command gets on stdin in place of the
+	// record. A job whose input it cannot open fails, for good if the error
+	// matches ErrNoInput.
+	Input func(context.Context, job.Job) (io.ReadCloser, error)
 	// StderrLevel is the level at which lines of stderr are logged. The default
 	// is debug.
 	StderrLevel slog.Level
 }
+
+// ErrNoInput is an input that no later attempt could open either.
+var ErrNoInput = errors.New("the input cannot be opened")
 
 // DefaultOptions are the settings that suit most commands.
 func DefaultOptions() Options {
@@ -113,11 +122,27 @@ func (h *Handler) Grace() time.Duration { return h.options.Grace }
 
 // Work runs the command for one attempt and waits for its end.
 func (h *Handler) Work(ctx context.Context, t *worker.Task) job.Outcome {
-	ended, err := h.run(ctx, t.Job(), t.Log())
+	input, err := h.input(ctx, t.Job())
+	if errors.Is(err, ErrNoInput) {
+		return job.Discarded(err.Error())
+	}
+	if err != nil {
+		return job.Failed(err.Error())
+	}
+	defer input.Close()
+	ended, err := h.run(ctx, t.Job(), input, t.Log())
 	if err != nil {
 		return job.Failed(fmt.Sprintf("starting %s: %s", h.argv[0], err))
 	}
 	return ended.outcome(context.Cause(ctx))
+}
+
+// input is what the command gets on stdin.
+func (h *Handler) input(ctx context.Context, j job.Job) (io.ReadCloser, error) {
+	if h.options.Input != nil {
+		return h.options.Input(ctx, j)
+	}
+	return io.NopCloser(bytes.NewReader(j.AppendJSON(nil))), nil
 }
 
 // command is the attempt's command, not yet started.

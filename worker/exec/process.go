@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -37,7 +38,7 @@ const closeDelay = time.Second
 // when the thread that started the process ends, not the process, and the Go
 // runtime may end a thread that nobody holds. The thread is needed anyway, since
 // waiting for the end blocks it.
-func (h *Handler) run(ctx context.Context, j job.Job, log *slog.Logger) (end, error) {
+func (h *Handler) run(ctx context.Context, j job.Job, input io.Reader, log *slog.Logger) (end, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -49,7 +50,7 @@ func (h *Handler) run(ctx context.Context, j job.Job, log *slog.Logger) (end, er
 	}
 	output := &spool{memory: h.options.MemoryOutput, limit: h.options.MaxOutput, failed: stop}
 	stderr := &tail{log: func(line string) { log.Log(ctx, h.options.StderrLevel, "stderr", "line", line) }}
-	read := p.copy(j.AppendJSON(nil), output, stderr)
+	read := p.copy(input, output, stderr)
 	p.awaitEnd(ctx, h.options, read)
 	return end{state: p.cmd.ProcessState, output: output, stderr: stderr.text()}, nil
 }
@@ -98,10 +99,10 @@ func (p *process) close() {
 
 // copy feeds stdin and reads stdout and stderr, each in a goroutine of its own.
 // The channel is closed when all three are done.
-func (p *process) copy(record []byte, stdout *spool, stderr *tail) <-chan struct{} {
+func (p *process) copy(input io.Reader, stdout *spool, stderr *tail) <-chan struct{} {
 	var streams sync.WaitGroup
 	streams.Go(func() {
-		_, _ = p.stdin.Write(record) // a command need not read its input
+		_, _ = io.Copy(p.stdin, input) // a command need not read its input
 		closeFile(p.stdin)
 	})
 	streams.Go(func() { stdout.readFrom(p.stdout) })

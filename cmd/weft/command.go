@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/worker/exec"
+)
+
+// commandFlags say how the command of an attempt is fed and how much it may say.
+type commandFlags struct {
+	stdin     string
+	maxOutput int64
+}
+
+// What a command can get on stdin.
+const (
+	stdinRecord = "record"
+	stdinInput  = "input"
+)
+
+func (f *commandFlags) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.stdin, "stdin", stdinRecord, "`WHAT` the command gets on stdin: record, or input for what input_ref names")
+	cmd.Flags().Int64Var(&f.maxOutput, "max-output", exec.DefaultOptions().MaxOutput, "most `BYTES` of output; a job with more fails for good")
+}
+
+// commandHandler runs the command. It is made, and so checked, before there is a
+// server; the fabric that opens inputs is set before the first job is taken.
+type commandHandler struct {
+	*exec.Handler
+	inputs *fabric.Fabric
+}
+
+// newHandler looks the command up; what is wrong here is the caller's mistake.
+func newHandler(stage string, argv []string, f commandFlags, stderr slog.Level) (*commandHandler, error) {
+	if err := job.CheckStage(stage); err != nil {
+		return nil, err
+	}
+	h := &commandHandler{}
+	o := exec.DefaultOptions()
+	o.MaxOutput, o.StderrLevel = f.maxOutput, stderr
+	switch f.stdin {
+	case stdinRecord:
+	case stdinInput:
+		o.Input = h.input
+	default:
+		return nil, app.Usage("--stdin %q is neither record nor input", f.stdin)
+	}
+	handler, err := exec.New(argv, o)
+	if err != nil {
+		return nil, &app.UsageError{Err: err}
+	}
+	h.Handler = handler
+	return h, nil
+}
+
+// input opens what input_ref names. A reference of another kind, a malformed one
+// and an object that is not there will not open later either.
+func (h *commandHandler) input(ctx context.Context, j job.Job) (io.ReadCloser, error) {
+	input, err := h.inputs.OpenRef(ctx, j.InputRef)
+	if errors.Is(err, fabric.ErrUnopenable) {
+		return nil, fmt.Errorf("%w: %w", exec.ErrNoInput, err)
+	}
+	return input, err
+}
