@@ -12,17 +12,13 @@ import (
 // every auditEvery. It is what makes the first promise true whatever was lost:
 // an item, a schedule, a purged stream, an update of the watch.
 func (k *keeper) audits(ctx context.Context) {
-	tick := time.NewTicker(auditEvery)
-	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
+		next := auditEvery
 		if err := k.audit(ctx); err != nil && ctx.Err() == nil {
 			k.f.log.Warn("audit broken off", "error", err)
+			next = keeperGrace
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+		pause(ctx, next)
 	}
 }
 
@@ -42,8 +38,15 @@ func (k *keeper) audit(ctx context.Context) error {
 			return err
 		}
 		records++
+		if id, ok := kv.JobID(e.Key); !ok || offered.has(id) {
+			continue
+		}
 		j, err := decode(e)
-		if err == nil && ready(j) && !offered.has(j.ID) && time.Since(e.Created) > keeperGrace {
+		switch {
+		case err != nil: // reported when it was written
+		case j.State.Terminal():
+			k.index.remind(j.ID)
+		case ready(j) && k.f.Now().Sub(e.Created) > keeperGrace:
 			missing = append(missing, j.ID)
 		}
 	}

@@ -74,8 +74,10 @@ func (c *clock) measure(ctx context.Context) error {
 	return nil
 }
 
-// steppedWithin reports whether the clock stepped less than d ago.
-func (c *clock) steppedWithin(d time.Duration) bool {
+// distrusted reports whether the deadline of a lease may still be of the time
+// before the clock stepped: until every process has measured the new time and
+// then renewed its leases.
+func (c *clock) distrusted(lease time.Duration) bool {
 	at := c.stepped.Load()
-	return at != 0 && c.local().Sub(time.Unix(0, at)) < d
+	return at != 0 && c.local().Sub(time.Unix(0, at)) < clockEvery+lease
 }

@@ -35,13 +35,17 @@ func (k *keeper) lookAtDependencies(ctx context.Context, id string) error {
 	return k.f.offer(ctx, rec)
 }
 
-// without takes the met dependencies off a job's list.
+// without takes the met dependencies off a job's list. If none of them is on it
+// any more, whoever took them off offers the job too.
 func without(j job.Job, met []string, f *Fabric) (job.Job, error) {
-	if !j.State.Idle() {
-		return j, &job.Error{Code: job.CodeTerminalJob}
-	}
+	changed := false
 	for _, id := range met {
-		j, _ = j.DependencyMet(id, f.Now())
+		var listed bool
+		j, listed = j.DependencyMet(id, f.Now())
+		changed = changed || listed
+	}
+	if !changed {
+		return j, errDone
 	}
 	return j, nil
 }

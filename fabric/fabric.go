@@ -48,7 +48,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := kv.Open(ctx, js, kv.Config{Namespace: opts.Namespace, Replicas: opts.Replicas})
+	bucket, err := kv.Open(ctx, js, kv.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, Unchecked: opts.Faults.NoRevisionCheck})
 	if err != nil {
 		return nil, explain(nc, err)
 	}

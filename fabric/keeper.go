@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,22 +28,27 @@ const (
 	auditEvery = 5 * time.Minute
 	// keeperHands is how many jobs the keeper works on at once.
 	keeperHands = 16
+	// probed is for how many jobs at once the keeper asks one by one whether
+	// they have an item; for more it lists all items, as the audit does.
+	probed = 256
 )
 
 // Keep runs a keeper until ctx ends. It returns after its last write, and gives
 // the lead up.
 func (f *Fabric) Keep(ctx context.Context) error {
-	return newElection(f).run(ctx, func(ctx context.Context) error {
-		k := &keeper{f: f, index: newIndex(), wake: make(chan struct{}, 1)}
-		return k.lead(ctx)
-	})
+	return newElection(f).run(ctx, func(ctx context.Context) error { return newKeeper(f).lead(ctx) })
 }
 
 // keeper is one term of leading.
 type keeper struct {
-	f     *Fabric
-	index *index
-	wake  chan struct{} // a dependency has ended
+	f      *Fabric
+	index  *index
+	wake   chan struct{} // a dependency has ended
+	synced bool          // of the watch's goroutine alone: everything that was there is known
+}
+
+func newKeeper(f *Fabric) *keeper {
+	return &keeper{f: f, index: newIndex(), wake: make(chan struct{}, 1)}
 }
 
 // lead works until ctx ends or the watch breaks. Nothing is done before the
@@ -59,7 +65,9 @@ func (k *keeper) lead(ctx context.Context) error {
 		}
 		if change.Synced {
 			k.f.log.Info("keeper leads")
+			k.synced = true
 			working.Go(func() { k.work(ctx) })
+			working.Go(func() { k.tidy(ctx) })
 			working.Go(func() { k.audits(ctx) })
 			continue
 		}
@@ -84,7 +92,8 @@ func (k *keeper) observe(e kv.Entry) {
 		k.f.log.Error("record left as it is", "job", id, "error", err)
 		return
 	}
-	if k.index.put(rec.Job, time.Now()) {
+	fresh := k.synced || k.f.Now().Sub(e.Created) <= keeperGrace
+	if k.index.put(rec.Job, time.Now(), fresh) {
 		select {
 		case k.wake <- struct{}{}:
 		default:
@@ -92,15 +101,14 @@ func (k *keeper) observe(e kv.Entry) {
 	}
 }
 
-// work does what is due, again and again.
+// work does what must not wait, again and again: dependencies and leases.
 func (k *keeper) work(ctx context.Context) {
 	tick := time.NewTicker(keeperTick)
 	defer tick.Stop()
 	for {
-		due := k.index.due(time.Now(), k.f.Now())
-		k.each(ctx, due.blocked, k.lookAtDependencies)
-		k.each(ctx, due.expired, k.expire)
-		k.each(ctx, due.settledDown, k.complete)
+		blocked, expired := k.index.urgent(k.f.Now())
+		k.each(ctx, blocked, k.lookAtDependencies)
+		k.expireAll(ctx, expired)
 		select {
 		case <-ctx.Done():
 			return
@@ -110,8 +118,26 @@ func (k *keeper) work(ctx context.Context) {
 	}
 }
 
-// each runs one action on many jobs, some at a time. An action that fails is
-// logged, and found due again by the audit or a later change.
+// tidy does what may wait, again and again: what somebody began and did not get
+// done, and what failed before.
+func (k *keeper) tidy(ctx context.Context) {
+	tick := time.NewTicker(keeperTick)
+	defer tick.Stop()
+	for {
+		settledDown, failed, contested := k.index.patient(time.Now())
+		k.completeAll(ctx, settledDown)
+		k.each(ctx, failed, k.lookAgain)
+		k.settleKeys(ctx, contested)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// each runs one action on many jobs, some at a time. A job whose action fails is
+// looked at again after the grace.
 func (k *keeper) each(ctx context.Context, ids []string, act func(context.Context, string) error) {
 	var acting sync.WaitGroup
 	hands := make(chan struct{}, keeperHands)
@@ -123,7 +149,8 @@ func (k *keeper) each(ctx context.Context, ids []string, act func(context.Contex
 		acting.Go(func() {
 			defer func() { <-hands }()
 			if err := act(ctx, id); err != nil && ctx.Err() == nil && !harmless(err) {
-				k.f.log.Warn("keeper", "job", id, "error", err)
+				k.f.log.Warn("keeper failed, it tries again", "job", id, "error", err)
+				k.index.again([]string{id}, time.Now())
 			}
 		})
 	}
@@ -133,7 +160,39 @@ func (k *keeper) each(ctx context.Context, ids []string, act func(context.Contex
 // harmless are refusals which say that somebody else was faster.
 func harmless(err error) bool {
 	return errors.Is(err, job.ErrTerminalJob) || errors.Is(err, job.ErrMissingJob) ||
-		errors.Is(err, job.ErrLeaseHeld) || errors.Is(err, job.ErrStaleLease) || errors.Is(err, job.ErrFenceChanged)
+		errors.Is(err, job.ErrLeaseHeld) || errors.Is(err, job.ErrStaleLease) || errors.Is(err, job.ErrFenceChanged) ||
+		errors.Is(err, errDone) || errors.Is(err, kv.ErrUnreadable)
+}
+
+// errDone ends a transition for which somebody else has left nothing to do.
+var errDone = errors.New("done by somebody else")
+
+// lookAgain does for a job whatever its state asks for, since something failed.
+func (k *keeper) lookAgain(ctx context.Context, id string) error {
+	rec, err := k.f.bucket.Load(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case rec.Job.State == job.StateLeased:
+		return k.expire(ctx, id)
+	case len(rec.Job.WaitingOn) > 0:
+		return k.lookAtDependencies(ctx, id)
+	}
+	return k.complete(ctx, id)
+}
+
+// expireAll ends attempts whose leases seem to have run out. The clock is
+// measured first: this process's own may have been set in between, and a lease
+// must not end by that.
+func (k *keeper) expireAll(ctx context.Context, ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	if err := k.f.clock.measure(ctx); err != nil {
+		k.index.again(ids, time.Now())
+		return
+	}
+	k.each(ctx, ids, k.expire)
 }
 
 // expire ends an attempt whose lease is past its end, so that the state is true
@@ -150,8 +209,8 @@ func (k *keeper) expire(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if k.f.clock.steppedWithin(st.Lease) {
-		k.index.put(rec.Job, time.Now()) // its deadline may be of the old time: look again
+	if k.f.clock.distrusted(st.Lease) {
+		k.index.again([]string{id}, time.Now())
 		return nil
 	}
 	fence := rec.Job.Fence
@@ -161,6 +220,20 @@ func (k *keeper) expire(ctx context.Context, id string) error {
 	}
 	k.f.log.Info("lease expired", "job", id, "fence", fence, "state", rec.Job.State)
 	return k.f.offer(ctx, rec)
+}
+
+// completeAll completes jobs that wait unchanged. Of very many it completes only
+// those that turn out to have no item.
+func (k *keeper) completeAll(ctx context.Context, ids []string) {
+	if len(ids) > probed {
+		offered, err := k.offered(ctx)
+		if err != nil {
+			k.index.again(ids, time.Now())
+			return
+		}
+		ids = slices.DeleteFunc(ids, offered.has)
+	}
+	k.each(ctx, ids, k.complete)
 }
 
 // complete makes good what an enqueue, a retry or a release did not get done:
@@ -173,12 +246,23 @@ func (k *keeper) complete(ctx context.Context, id string) error {
 	if rec, err = k.f.makeCurrent(ctx, rec); err != nil {
 		return err
 	}
-	for _, other := range k.index.rivals(rec.Job) {
-		if err := k.f.supersede(ctx, other, pointerTo(rec.Job)); err != nil {
-			return err
+	return k.offerMissing(ctx, rec)
+}
+
+// settleKeys cancels the live jobs of a key that its pointer is ahead of, where
+// whoever moved the pointer did not get that far.
+func (k *keeper) settleKeys(ctx context.Context, keys []string) {
+	for _, key := range keys {
+		p, _, err := k.f.pointer(ctx, key)
+		for _, j := range k.index.live(key) {
+			if err == nil && p.ahead(j) {
+				err = k.f.supersede(ctx, j.ID, p)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			k.f.log.Warn("keeper failed, it tries again", "key", key, "error", err)
 		}
 	}
-	return k.offerMissing(ctx, rec)
 }
 
 // offerMissing offers a ready job that has neither item nor schedule.
@@ -196,5 +280,7 @@ func (k *keeper) offerMissing(ctx context.Context, rec kv.Record) error {
 		return err
 	}
 	k.f.log.Info("job offered again", "job", rec.Job.ID, "stage", rec.Job.Stage)
-	return k.f.offer(ctx, rec)
+	// Somebody else may have offered it meanwhile, and a worker taken that item:
+	// it must stay. No acknowledgement can be under way, since there was no item.
+	return k.f.offerFirst(ctx, rec)
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/weft-fabric/weft/internal/fault"
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -24,6 +25,10 @@ type Options struct {
 	// Clock is the local clock. Deadlines are on the server's; the difference
 	// between the two is measured.
 	Clock func() time.Time
+
+	// Faults are mistakes that the history test plants to prove that it would
+	// notice them; nil is none. Users of the module cannot make one.
+	Faults *fault.Plan
 }
 
 // StageSettings are what every worker of a stage shares.
@@ -77,6 +82,9 @@ func (o Options) withDefaults() Options {
 	fill(&o.Retention.Failed, d.Retention.Failed)
 	if o.Clock == nil {
 		o.Clock = d.Clock
+	}
+	if o.Faults == nil {
+		o.Faults = &fault.Plan{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -25,6 +25,10 @@ func (r *Runner) Renew(ctx context.Context, c job.Claim, progress json.RawMessag
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if r.f.opts.Faults.InProgressWithoutWrite {
+		h.item.InProgress()
+		return h.claim(), nil
+	}
 	err := r.change(ctx, h, func(j job.Job) (job.Job, error) {
 		next, _, err := j.Renew(j.Token(), r.id, r.f.Now(), h.stage.Lease)
 		if err == nil && progress != nil {

@@ -26,6 +26,9 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	if err != nil {
 		return err
 	}
+	if r.f.opts.Faults.AckBeforeWrite {
+		h.item.Ack()
+	}
 	if err := r.end(ctx, h, o); err != nil {
 		if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, c.Token) {
 			return nil // an earlier try, whose answer was lost

@@ -28,7 +28,7 @@ type taker struct {
 	pullers  []*stream.Puller // of the caller of claim alone
 
 	mu     sync.Mutex
-	asked  int        // guarded by mu: what the last call of claim asked for
+	asked  int        // guarded by mu: what the last call of claim asked for and did not get
 	inWork int        // guarded by mu: items being claimed
 	ready  []*holding // guarded by mu: claimed and not handed out
 }
@@ -94,13 +94,14 @@ func (t *taker) closePullers() {
 }
 
 // collect hands out up to n jobs that are ready, or asks for as many as are
-// wanted and not yet in work.
+// wanted and not yet in work. What is handed out fills its slots: an item that
+// still comes for them is not for this worker until it claims again.
 func (t *taker) collect(n int) []job.Claim {
 	t.mu.Lock()
-	t.asked = n
 	take := t.ready[:min(n, len(t.ready))]
 	t.ready = t.ready[len(take):]
-	missing := n - t.inWork - len(take)
+	t.asked = n - len(take)
+	missing := t.asked - t.inWork
 	t.mu.Unlock()
 	var claims []job.Claim
 	for _, h := range take {

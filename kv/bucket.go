@@ -14,6 +14,7 @@ import (
 type Config struct {
 	Namespace string // names the bucket
 	Replicas  int    // of the bucket's stream, when it is created here
+	Unchecked bool   // writes expect no revision: a mistake that the history test plants
 }
 
 // markerTTL is how long the server keeps a marker where a record expired. Within
@@ -28,6 +29,7 @@ type Bucket struct {
 	watch  jetstream.KeyValue
 	name   string
 	prefix string // of the subjects of keys
+	free   bool   // from Config.Unchecked
 }
 
 // StreamConfig is the configuration of the bucket's stream.
@@ -68,7 +70,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Bucket, err
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", cfg.Namespace, err)
 	}
-	return &Bucket{js: js, stream: stream, watch: watch, name: cfg.Namespace, prefix: "$KV." + cfg.Namespace + "."}, nil
+	return &Bucket{js: js, stream: stream, watch: watch, name: cfg.Namespace, prefix: "$KV." + cfg.Namespace + ".", free: cfg.Unchecked}, nil
 }
 
 // ServerTime asks the stream's leader for its clock.

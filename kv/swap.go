@@ -133,6 +133,9 @@ func (b *Bucket) message(w Write, mark string) *nats.Msg {
 		WriteHeader:                         {mark},
 		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(w.Revision, 10)},
 	}}
+	if b.free {
+		msg.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
+	}
 	if w.TTL > 0 {
 		seconds := max(1, int64(w.TTL/time.Second))
 		msg.Header.Set(jetstream.MsgTTLHeader, strconv.FormatInt(seconds, 10)+"s")

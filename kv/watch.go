@@ -85,6 +85,9 @@ const AllJobs = jobPrefix + "*"
 // AllStages is the pattern of every stage's key.
 const AllStages = stagePrefix + "*"
 
+// AllWorkers is the pattern of every worker's key.
+const AllWorkers = workerPrefix + "*"
+
 // JobID takes the job id out of a key, if it is a job's.
 func JobID(key string) (string, bool) { return strings.CutPrefix(key, jobPrefix) }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -78,6 +79,10 @@ func (q *Queue) EachOffer(ctx context.Context, stage string, give func(id string
 	}
 }
 
+// pageWait is how long one page may take, which the server sorts out of all
+// subjects of the stream.
+const pageWait = 30 * time.Second
+
 // offersPage is the part of a stream's information that EachOffer reads. The
 // client's own call would collect all pages first.
 type offersPage struct {
@@ -94,6 +99,8 @@ func (q *Queue) offers(ctx context.Context, stage string, offset int) (offersPag
 	if err != nil {
 		return page, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, pageWait)
+	defer cancel()
 	msg, err := q.nc.RequestWithContext(ctx, q.api+".STREAM.INFO."+q.names.stream(stage), request)
 	if err != nil {
 		return page, err

@@ -37,8 +37,6 @@ type Puller struct {
 	lane     int
 	settings Settings
 	log      *slog.Logger
-	inbox    string
-	sub      *nats.Subscription
 	messages chan *nats.Msg
 	out      chan<- *Delivery
 	closing  chan struct{} // closed by Close: items on their way are given back
@@ -46,11 +44,12 @@ type Puller struct {
 	done     chan struct{} // closed by the goroutine when it has ended
 
 	mu          sync.Mutex
-	wanted      int       // guarded by mu: how many the caller can take now
-	outstanding int       // guarded by mu: how many standing requests may still bring
-	heard       time.Time // guarded by mu: when the server was last heard
-	reconnects  uint64    // guarded by mu: of the connection, when last looked at
-	restoring   bool      // guarded by mu: restore runs
+	sub         *nats.Subscription // guarded by mu: where standing requests are answered
+	wanted      int                // guarded by mu: how many the caller can take now
+	outstanding int                // guarded by mu: how many standing requests may still bring
+	heard       time.Time          // guarded by mu: when the server was last heard
+	reconnects  uint64             // guarded by mu: of the connection, when last looked at
+	restoring   bool               // guarded by mu: restore runs
 	restores    sync.WaitGroup
 }
 
@@ -58,20 +57,33 @@ type Puller struct {
 func (q *Queue) Pull(stage string, lane int, s Settings, out chan<- *Delivery, log *slog.Logger) (*Puller, error) {
 	p := &Puller{
 		q: q, stage: stage, lane: lane, settings: s, log: log, out: out,
-		inbox:    q.nc.NewInbox(),
 		messages: make(chan *nats.Msg, inFlight),
 		closing:  make(chan struct{}),
 		drained:  make(chan struct{}),
 		done:     make(chan struct{}),
 	}
-	sub, err := q.nc.ChanSubscribe(p.inbox, p.messages)
-	if err != nil {
+	p.reconnects = q.nc.Stats().Reconnects
+	if err := p.listen(); err != nil {
 		return nil, fmt.Errorf("stage %s: %w", stage, err)
 	}
-	p.sub = sub
-	p.reconnects = q.nc.Stats().Reconnects
 	go p.loop()
 	return p, nil
+}
+
+// listen opens a new inbox and closes the old one, which voids the requests that
+// were to be answered there: whether the server still has them is not known, and
+// with both listened to it might bring more than is wanted. mu is held, once the
+// goroutine runs.
+func (p *Puller) listen() error {
+	sub, err := p.q.nc.ChanSubscribe(p.q.nc.NewInbox(), p.messages)
+	if err != nil {
+		return err
+	}
+	if p.sub != nil {
+		_ = p.sub.Drain() // what is on its way still comes; it fails only if the connection is closed
+	}
+	p.sub, p.outstanding = sub, 0
+	return nil
 }
 
 // Want says how many more items the caller can take now. The server is asked
@@ -86,13 +98,17 @@ func (p *Puller) Want(n int) {
 // topUp asks for the difference between what is wanted and what standing
 // requests may bring. mu is held.
 func (p *Puller) topUp() {
+	if p.isClosing() || !p.q.nc.IsConnected() {
+		return
+	}
+	p.dropLost()
 	missing := p.wanted - p.outstanding
-	if missing <= 0 || p.isClosing() || !p.q.nc.IsConnected() {
+	if missing <= 0 {
 		return
 	}
 	request, _ := json.Marshal(pullRequest{Batch: missing, Expires: pullExpiry, Beat: pullBeat})
 	subject := p.q.api + ".CONSUMER.MSG.NEXT." + p.q.names.stream(p.stage) + "." + consumer(p.lane)
-	if err := p.q.nc.PublishRequest(subject, p.inbox, request); err != nil {
+	if err := p.q.nc.PublishRequest(subject, p.sub.Subject, request); err != nil {
 		return // the next check tries again
 	}
 	if p.outstanding == 0 {
@@ -133,17 +149,30 @@ func (p *Puller) handle(msg *nats.Msg) {
 		p.status(msg)
 		return
 	}
-	p.mu.Lock()
-	p.heard = time.Now()
-	p.wanted = max(0, p.wanted-1)
-	p.outstanding = max(0, p.outstanding-1)
-	p.mu.Unlock()
+	wanted := p.count(msg)
 	d, ok := p.q.names.delivery(msg, p.settings.Lease)
-	if !ok {
+	switch {
+	case !ok:
 		p.log.Error("item with an unknown subject", "subject", msg.Subject)
-		return
+	case !wanted:
+		d.Nak(0)
+	default:
+		p.hand(d)
 	}
-	p.hand(d)
+}
+
+// count takes an item off what is wanted and off what is asked for. It reports
+// false when the caller has come to want less than was asked for.
+func (p *Puller) count(item *nats.Msg) (wanted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if item.Sub == p.sub {
+		p.heard = time.Now()
+		p.outstanding = max(0, p.outstanding-1)
+	}
+	wanted = p.wanted > 0
+	p.wanted = max(0, p.wanted-1)
+	return wanted
 }
 
 func (p *Puller) hand(d *Delivery) {
@@ -167,28 +196,28 @@ func (p *Puller) isClosing() bool {
 	}
 }
 
-// status handles the end of a request, and heartbeats. The end says how much of
-// the request was left; where it does not, every standing request is void: the
-// consumer is gone, or has moved to another server.
+// status handles the end of a request, and heartbeats. The end of its time says
+// how much of the request was left. After any other end every standing request is
+// void: the consumer is gone, or has moved to another server.
 func (p *Puller) status(msg *nats.Msg) {
 	code := msg.Header.Get("Status")
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if msg.Sub != p.sub || p.isClosing() {
+		return
+	}
 	p.heard = time.Now()
 	if code == statusBeat {
 		return
 	}
-	if left, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages")); err == nil {
+	if left, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages")); err == nil && code == statusExpired {
 		p.outstanding = max(0, p.outstanding-left)
-	} else {
-		p.outstanding = 0
-	}
-	if code == statusExpired {
 		p.topUp()
 		return
 	}
+	_ = p.listen() // it fails only if the connection is closed
 	p.log.Warn("pull request refused", "stage", p.stage, "status", code, "description", msg.Header.Get("Description"))
-	if !p.isClosing() && !p.restoring {
+	if !p.restoring {
 		p.restoring = true
 		p.restores.Go(p.restore)
 	}
@@ -213,23 +242,29 @@ func (p *Puller) restore() {
 	p.restoring = false
 }
 
-// checkSilence drops requests that the server must have lost, and asks for what
-// is wanted.
+// checkSilence asks for what is wanted, also after the server went silent.
 func (p *Puller) checkSilence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	reconnects := p.q.nc.Stats().Reconnects
-	if reconnects != p.reconnects || p.outstanding > 0 && time.Since(p.heard) > 2*pullBeat+pullCheck {
-		p.reconnects = reconnects
-		p.outstanding = 0
-	}
 	p.topUp()
+}
+
+// dropLost gives up requests that the server may have lost. mu is held.
+func (p *Puller) dropLost() {
+	reconnects := p.q.nc.Stats().Reconnects
+	silent := p.outstanding > 0 && time.Since(p.heard) > 2*pullBeat+pullCheck
+	if (reconnects != p.reconnects || silent) && p.listen() == nil {
+		p.reconnects = reconnects
+	}
 }
 
 // Close stops taking. Items on their way are given back.
 func (p *Puller) Close() {
 	close(p.closing)
-	if err := p.sub.Drain(); err == nil {
+	p.mu.Lock() // from here on the inbox stays as it is
+	sub := p.sub
+	p.mu.Unlock()
+	if err := sub.Drain(); err == nil {
 		// What the server sent before it learned of the drain comes before the
 		// answer to this.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -50,6 +50,7 @@ func (s *Server) start() {
 		s.tb.Fatal("natstest: server not ready")
 	}
 	s.srv = srv
+	s.opts.Port = srv.Addr().(*net.TCPAddr).Port
 }
 
 // Stop shuts the server down and waits for it. Stopping twice is harmless.
@@ -62,18 +63,12 @@ func (s *Server) Stop() {
 // files.
 func (s *Server) Restart() {
 	s.tb.Helper()
-	s.opts.Port = s.Port()
 	s.Stop()
 	s.start()
 }
 
 // Port is the TCP port the server listens or last listened on.
-func (s *Server) Port() int {
-	if s.opts.Port != server.RANDOM_PORT {
-		return s.opts.Port
-	}
-	return s.srv.Addr().(*net.TCPAddr).Port
-}
+func (s *Server) Port() int { return s.opts.Port }
 
 // URL is the server's client address.
 func (s *Server) URL() string { return s.srv.ClientURL() }
@@ -81,12 +76,20 @@ func (s *Server) URL() string { return s.srv.ClientURL() }
 // Connect opens a connection that ends with the test.
 func (s *Server) Connect(opts ...nats.Option) *nats.Conn {
 	s.tb.Helper()
-	opts = append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)}, opts...)
-	nc, err := nats.Connect(s.URL(), opts...)
+	return connect(s.tb, s.URL(), opts)
+}
+
+func connect(tb testing.TB, url string, opts []nats.Option) *nats.Conn {
+	tb.Helper()
+	quiet := func(*nats.Conn, *nats.Subscription, error) {} // else they go to stderr
+	opts = append([]nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ErrorHandler(quiet),
+	}, opts...)
+	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		s.tb.Fatalf("natstest: connect: %v", err)
+		tb.Fatalf("natstest: connect: %v", err)
 	}
-	s.tb.Cleanup(nc.Close)
+	tb.Cleanup(nc.Close)
 	return nc
 }
 

@@ -47,40 +47,47 @@ func (e *DriftError) Error() string {
 	return strings.Join(lines, "; ") + "; `weft doctor --repair` sets it right"
 }
 
-// setting reads one compared setting from a configuration.
+// setting is one compared setting; field points at it in a configuration.
 type setting[C any] struct {
-	name string
-	get  func(C) any
+	name  string
+	field func(*C) any
 }
+
+func (s setting[C]) of(c *C) reflect.Value { return reflect.ValueOf(s.field(c)).Elem() }
 
 // streamSettings are those that the protocol depends on. The number of replicas
 // is not among them: it is the operator's to change.
 var streamSettings = []setting[jetstream.StreamConfig]{
-	{"subjects", func(c jetstream.StreamConfig) any { return c.Subjects }},
-	{"retention", func(c jetstream.StreamConfig) any { return c.Retention.String() }},
-	{"discard", func(c jetstream.StreamConfig) any { return c.Discard.String() }},
-	{"storage", func(c jetstream.StreamConfig) any { return c.Storage.String() }},
-	{"max_msgs_per_subject", func(c jetstream.StreamConfig) any { return c.MaxMsgsPerSubject }},
-	{"max_age", func(c jetstream.StreamConfig) any { return c.MaxAge }},
-	{"allow_rollup_hdrs", func(c jetstream.StreamConfig) any { return c.AllowRollup }},
-	{"allow_direct", func(c jetstream.StreamConfig) any { return c.AllowDirect }},
-	{"allow_msg_ttl", func(c jetstream.StreamConfig) any { return c.AllowMsgTTL }},
-	{"allow_atomic", func(c jetstream.StreamConfig) any { return c.AllowAtomicPublish }},
-	{"allow_msg_schedules", func(c jetstream.StreamConfig) any { return c.AllowMsgSchedules }},
-	{"subject_delete_marker_ttl", func(c jetstream.StreamConfig) any { return c.SubjectDeleteMarkerTTL }},
-	{"republish", func(c jetstream.StreamConfig) any { return republish(c.RePublish) }},
+	{"subjects", func(c *jetstream.StreamConfig) any { return &c.Subjects }},
+	{"retention", func(c *jetstream.StreamConfig) any { return &c.Retention }},
+	{"discard", func(c *jetstream.StreamConfig) any { return &c.Discard }},
+	{"storage", func(c *jetstream.StreamConfig) any { return &c.Storage }},
+	{"max_msgs_per_subject", func(c *jetstream.StreamConfig) any { return &c.MaxMsgsPerSubject }},
+	{"max_age", func(c *jetstream.StreamConfig) any { return &c.MaxAge }},
+	{"allow_rollup_hdrs", func(c *jetstream.StreamConfig) any { return &c.AllowRollup }},
+	{"allow_direct", func(c *jetstream.StreamConfig) any { return &c.AllowDirect }},
+	{"allow_msg_ttl", func(c *jetstream.StreamConfig) any { return &c.AllowMsgTTL }},
+	{"allow_atomic", func(c *jetstream.StreamConfig) any { return &c.AllowAtomicPublish }},
+	{"allow_msg_schedules", func(c *jetstream.StreamConfig) any { return &c.AllowMsgSchedules }},
+	{"subject_delete_marker_ttl", func(c *jetstream.StreamConfig) any { return &c.SubjectDeleteMarkerTTL }},
+	{"republish", func(c *jetstream.StreamConfig) any { return &c.RePublish }},
 }
 
 var consumerSettings = []setting[jetstream.ConsumerConfig]{
-	{"filter_subject", func(c jetstream.ConsumerConfig) any { return c.FilterSubject }},
-	{"ack_policy", func(c jetstream.ConsumerConfig) any { return c.AckPolicy.String() }},
-	{"ack_wait", func(c jetstream.ConsumerConfig) any { return c.AckWait }},
-	{"max_deliver", func(c jetstream.ConsumerConfig) any { return c.MaxDeliver }},
-	{"max_ack_pending", func(c jetstream.ConsumerConfig) any { return c.MaxAckPending }},
+	{"filter_subject", func(c *jetstream.ConsumerConfig) any { return &c.FilterSubject }},
+	{"ack_policy", func(c *jetstream.ConsumerConfig) any { return &c.AckPolicy }},
+	{"ack_wait", func(c *jetstream.ConsumerConfig) any { return &c.AckWait }},
+	{"max_deliver", func(c *jetstream.ConsumerConfig) any { return &c.MaxDeliver }},
+	{"max_ack_pending", func(c *jetstream.ConsumerConfig) any { return &c.MaxAckPending }},
 }
 
-func republish(r *jetstream.RePublish) string {
-	if r == nil {
+// show gives a setting's value for people.
+func show(value any) string {
+	r, ok := value.(*jetstream.RePublish)
+	switch {
+	case !ok:
+		return fmt.Sprint(value)
+	case r == nil:
 		return "off"
 	}
 	return r.Source + " to " + r.Destination
@@ -89,15 +96,24 @@ func republish(r *jetstream.RePublish) string {
 func compare[C any](asset string, settings []setting[C], have, want C) error {
 	var drifts []Drift
 	for _, s := range settings {
-		h, w := s.get(have), s.get(want)
+		h, w := s.of(&have).Interface(), s.of(&want).Interface()
 		if !reflect.DeepEqual(h, w) {
-			drifts = append(drifts, Drift{Asset: asset, Setting: s.name, Have: fmt.Sprint(h), Want: fmt.Sprint(w)})
+			drifts = append(drifts, Drift{Asset: asset, Setting: s.name, Have: show(h), Want: show(w)})
 		}
 	}
 	if drifts != nil {
 		return &DriftError{Drifts: drifts}
 	}
 	return nil
+}
+
+// repaired is what there is with the compared settings as wanted, and everything
+// else, such as limits, as the operator left it.
+func repaired[C any](settings []setting[C], have, want C) C {
+	for _, s := range settings {
+		s.of(&have).Set(s.of(&want))
+	}
+	return have
 }
 
 // EnsureStream creates the stream when it is absent and otherwise compares its
@@ -139,27 +155,28 @@ func EnsureConsumer(ctx context.Context, s jetstream.Stream, want jetstream.Cons
 	return c, compare(asset, consumerSettings, c.CachedInfo().Config, want)
 }
 
-// RepairStream sets a stream's compared settings right and leaves its number of
-// replicas and limits as they are.
+// RepairStream sets a stream's compared settings right, and creates the stream
+// when it is absent.
 func RepairStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	s, err := EnsureStream(ctx, js, want)
-	drift, ok := errors.AsType[*DriftError](err)
-	if !ok {
-		return err
-	}
-	_ = drift
-	want.Replicas = s.CachedInfo().Config.Replicas
-	want.Metadata = s.CachedInfo().Config.Metadata
-	_, err = js.UpdateStream(ctx, want)
-	return err
-}
-
-// RepairConsumer sets a consumer's compared settings right.
-func RepairConsumer(ctx context.Context, s jetstream.Stream, want jetstream.ConsumerConfig) error {
-	_, err := EnsureConsumer(ctx, s, want)
 	if _, ok := errors.AsType[*DriftError](err); !ok {
 		return err
 	}
-	_, err = s.UpdateConsumer(ctx, want)
-	return err
+	if _, err := js.UpdateStream(ctx, repaired(streamSettings, s.CachedInfo().Config, want)); err != nil {
+		return fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+// RepairConsumer sets a consumer's compared settings right, and creates the
+// consumer when it is absent.
+func RepairConsumer(ctx context.Context, s jetstream.Stream, want jetstream.ConsumerConfig) error {
+	c, err := EnsureConsumer(ctx, s, want)
+	if _, ok := errors.AsType[*DriftError](err); !ok {
+		return err
+	}
+	if _, err := s.UpdateConsumer(ctx, repaired(consumerSettings, c.CachedInfo().Config, want)); err != nil {
+		return fmt.Errorf("consumer %s of stream %s: %w", want.Durable, s.CachedInfo().Config.Name, err)
+	}
+	return nil
 }

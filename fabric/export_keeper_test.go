@@ -1,0 +1,66 @@
+package fabric
+
+import (
+	"context"
+	"time"
+
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/kv"
+)
+
+// Grace is how long the keeper leaves to others what they began.
+const Grace = keeperGrace
+
+// Lead runs a keeper that believes it leads, whoever else may.
+func Lead(ctx context.Context, f *Fabric) error { return newKeeper(f).lead(ctx) }
+
+// Audit runs one audit now. Records younger than the grace are not its business.
+func Audit(ctx context.Context, f *Fabric) error { return newKeeper(f).audit(ctx) }
+
+// Bucket is where the fabric keeps its records.
+func Bucket(f *Fabric) *kv.Bucket { return f.bucket }
+
+// SetServerClock puts a change between the server's clock and the fabric, which
+// sees it when it measures next.
+func SetServerClock(f *Fabric, change func(time.Time) time.Time) {
+	server := f.clock.server
+	f.clock.server = func(ctx context.Context) (time.Time, error) {
+		at, err := server(ctx)
+		return change(at), err
+	}
+}
+
+// MeasureClock measures the server's clock now.
+func MeasureClock(ctx context.Context, f *Fabric) error { return f.clock.measure(ctx) }
+
+// The steps of an enqueue, after any of which its caller may die.
+const (
+	StepRecord  = iota + 1 // the record is there
+	StepPointer            // the key's pointer names it
+	StepCancel             // the job that the pointer named is cancelled
+	StepItem               // the item is there
+)
+
+// EnqueueUpTo does the steps of an enqueue up to the last one given.
+func EnqueueUpTo(ctx context.Context, f *Fabric, spec job.Spec, last int) (job.Job, error) {
+	spec = f.complete(spec)
+	fresh, err := f.fresh(spec)
+	if err != nil {
+		return fresh, err
+	}
+	if _, err := f.stages.get(ctx, spec.Stage, spec.Lane()); err != nil {
+		return fresh, err
+	}
+	rec, err := f.record(ctx, spec, fresh)
+	if err != nil || last < StepPointer {
+		return rec.Job, err
+	}
+	if last < StepCancel && rec.Job.Key != "" {
+		_, err = f.advance(ctx, rec.Job)
+		return rec.Job, err
+	}
+	if rec, err = f.makeCurrent(ctx, rec); err != nil || last < StepItem {
+		return rec.Job, err
+	}
+	return rec.Job, f.offerFirst(ctx, rec)
+}
