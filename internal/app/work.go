@@ -53,16 +53,22 @@ func (a *App) Work(ctx context.Context, w Work) (err error) {
 	if err := wk.Handle(w.Stage, w.Handler); err != nil {
 		return err
 	}
-	ended := make(chan struct{})
-	var aborter sync.WaitGroup
-	defer aborter.Wait()
-	defer close(ended)
-	aborter.Go(func() {
-		select {
-		case <-w.Abort:
-			wk.Abort()
-		case <-ended:
-		}
-	})
+	// What runs beside the worker ends after it: it is still known, and can still
+	// be aborted, while it drains.
+	beside, end := context.WithCancel(context.WithoutCancel(ctx))
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer end()
+	parts.Go(func() { abortOn(beside, w.Abort, wk) })
+	p := &presence{runner: runner, worker: wk, log: a.options.Logger, stage: w.Stage, slots: o.Concurrency}
+	parts.Go(func() { p.run(beside) })
 	return wk.Run(ctx)
+}
+
+func abortOn(ctx context.Context, signal <-chan struct{}, wk *worker.Worker) {
+	select {
+	case <-signal:
+		wk.Abort()
+	case <-ctx.Done():
+	}
 }
