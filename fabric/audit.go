@@ -24,21 +24,25 @@ func (k *keeper) audits(ctx context.Context) {
 
 // audit lists the items in bulk, then reads through the records. A ready one
 // without item is looked at alone, since it may have moved while the lists were
-// read.
+// read. One that is due and still has a schedule is offered in its place.
 func (k *keeper) audit(ctx context.Context) error {
 	began := time.Now()
 	offered, err := k.offered(ctx)
 	if err != nil {
 		return err
 	}
-	var missing []string
+	later, err := k.unstick(ctx)
+	if err != nil {
+		return err
+	}
+	var missing, stuck []string
 	records := 0
 	for e, err := range k.f.bucket.List(ctx, kv.AllJobs) {
 		if err != nil {
 			return err
 		}
 		records++
-		if id, ok := kv.JobID(e.Key); !ok || offered.has(id) {
+		if id, ok := kv.JobID(e.Key); !ok || offered.has(id) && !later.has(id) {
 			continue
 		}
 		j, err := decode(e)
@@ -46,12 +50,17 @@ func (k *keeper) audit(ctx context.Context) error {
 		case err != nil: // reported when it was written
 		case j.State.Terminal():
 			k.index.remind(j.ID)
+		case ready(j) && offered.has(j.ID):
+			if k.overdue(j) {
+				stuck = append(stuck, j.ID)
+			}
 		case ready(j) && k.f.Now().Sub(e.Created) > keeperGrace:
 			missing = append(missing, j.ID)
 		}
 	}
 	k.each(ctx, missing, k.complete)
-	k.f.log.Debug("audit done", "records", records, "without_item", len(missing), "took", time.Since(began))
+	k.each(ctx, stuck, k.replaceSchedule)
+	k.f.log.Debug("audit done", "records", records, "without_item", len(missing), "stuck", len(stuck), "took", time.Since(began))
 	return nil
 }
 

@@ -57,10 +57,8 @@ func (t *taking) run() (*holding, error) {
 	if t.stage, err = t.r.f.stages.get(t.ctx, t.item.Stage, t.item.Lane); err != nil {
 		return nil, err
 	}
-	if t.r.holds(t.item.JobID) {
-		// This process runs the job and has not renewed in time. It may still
-		// renew: nobody took the job over.
-		t.item.Nak(t.stage.Lease / 3)
+	if h := t.r.held(t.item.JobID); h != nil {
+		t.heldHere(h)
 		return nil, nil
 	}
 	if !t.fromBody() {
@@ -75,6 +73,19 @@ func (t *taking) run() (*holding, error) {
 		}
 	}
 	return nil, errRestless
+}
+
+// heldHere deals with an item whose job this process holds, since it may not be
+// claimed twice. Either the item is a duplicate, or the holder has not renewed in
+// time, and is asked to: it then keeps the job or learns that it lost it.
+func (t *taking) heldHere(h *holding) {
+	rec, err := t.r.f.bucket.Load(t.ctx, t.item.JobID)
+	if err == nil && t.r.mine(h, rec.Job) && rec.Job.ItemSeq != t.item.Seq {
+		t.item.Remove()
+		return
+	}
+	h.hint()
+	t.item.Nak(t.stage.Lease / 3)
 }
 
 // fromBody takes the record that the item carries for what the bucket has. If

@@ -7,6 +7,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/weft-fabric/weft/internal/natserr"
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
 	"github.com/weft-fabric/weft/stream"
@@ -194,18 +195,21 @@ func (f *Fabric) offer(ctx context.Context, rec kv.Record) error {
 	return f.withStage(ctx, rec.Job, func() error { return f.queue.Offer(ctx, itemOf(rec)) })
 }
 
-// withStage publishes, and once more after making a stream that turned out to be
-// gone.
+// withStage publishes, and again after making a stream that turned out to be
+// gone. Nobody answers for a stream without leader either; that passes.
 func (f *Fabric) withStage(ctx context.Context, j job.Job, publish func() error) error {
-	err := publish()
-	if !errors.Is(err, stream.ErrNoStream) {
-		return err
+	var err error
+	for range maxRounds {
+		if err = publish(); !errors.Is(err, stream.ErrNoStream) {
+			return err
+		}
+		f.stages.forget(j.Stage)
+		_, err := f.stages.get(ctx, j.Stage, j.Lane())
+		if err != nil && (ctx.Err() != nil || !natserr.Unknown(err)) {
+			return err
+		}
 	}
-	f.stages.forget(j.Stage)
-	if _, err := f.stages.get(ctx, j.Stage, j.Lane()); err != nil {
-		return err
-	}
-	return publish()
+	return err
 }
 
 // ready reports whether the job waits for nothing but its time and a worker.

@@ -26,8 +26,24 @@ func explain(nc *nats.Conn, err error) error {
 		if last := nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
 			return fmt.Errorf("%w (a refused permission shows as no answer): %w", last, err)
 		}
+	case isFull(err):
+		return fmt.Errorf("the server has no room left: free some, or raise the limit of JetStream, the account or the stream: %w", err)
 	}
 	return err
+}
+
+// Server codes of a refusal for want of room.
+const (
+	codeAccountResources jetstream.ErrorCode = 10002
+	codeNoResources      jetstream.ErrorCode = 10023
+	codeNoStorage        jetstream.ErrorCode = 10047
+	codeStoreFailed      jetstream.ErrorCode = 10077 // a limit of the stream itself
+)
+
+func isFull(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == codeAccountResources || api.ErrorCode == codeNoResources ||
+		api.ErrorCode == codeNoStorage || api.ErrorCode == codeStoreFailed)
 }
 
 // codeOf is the code of a refused transition, empty for any other error.

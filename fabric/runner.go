@@ -26,7 +26,7 @@ type Runner struct {
 	signal *nats.Subscription
 
 	mu     sync.Mutex
-	held   map[string]*holding // guarded by mu: by job id, one claim each
+	claims map[string]*holding // guarded by mu: by job id, one claim each
 	takers map[string]*taker   // guarded by mu: by stage
 }
 
@@ -52,7 +52,7 @@ func (f *Fabric) Runner(id string) (*Runner, error) {
 	if err := job.CheckWorker(id); err != nil {
 		return nil, err
 	}
-	r := &Runner{f: f, id: id, log: f.log.With("worker", id), held: map[string]*holding{}, takers: map[string]*taker{}}
+	r := &Runner{f: f, id: id, log: f.log.With("worker", id), claims: map[string]*holding{}, takers: map[string]*taker{}}
 	sub, err := f.nc.Subscribe(f.signalSubject(id), r.signalled)
 	if err != nil {
 		return nil, fmt.Errorf("worker %s: %w", id, err)
@@ -64,27 +64,39 @@ func (f *Fabric) Runner(id string) (*Runner, error) {
 // ID is the worker's id.
 func (r *Runner) ID() string { return r.id }
 
-// Close ends the runner once its worker has settled what it held.
-func (r *Runner) Close() error { return r.signal.Unsubscribe() }
+// Close ends the runner once its worker has settled what it held and no call of
+// Claim is under way. What was taken and not handed out is given back.
+func (r *Runner) Close() error {
+	r.mu.Lock()
+	takers := r.takers
+	r.takers = map[string]*taker{}
+	r.mu.Unlock()
+	for _, t := range takers {
+		t.close(nil)
+	}
+	return r.signal.Unsubscribe()
+}
 
 // signalled passes a hint on to whoever holds the job.
 func (r *Runner) signalled(msg *nats.Msg) {
-	r.mu.Lock()
-	h := r.held[string(msg.Data)]
-	r.mu.Unlock()
-	if h == nil {
-		return
+	if h := r.held(string(msg.Data)); h != nil {
+		h.hint()
 	}
+}
+
+// hint asks the holder to renew now, and so to learn what has become of its job.
+func (h *holding) hint() {
 	select {
 	case h.nudge <- struct{}{}:
 	default: // a hint is on its way already
 	}
 }
 
-func (r *Runner) holds(id string) bool {
+// held gives this process's claim of a job, nil if it has none.
+func (r *Runner) held(id string) *holding {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.held[id] != nil
+	return r.claims[id]
 }
 
 // hold notes a claim that was just won. The same job cannot be held twice,
@@ -93,15 +105,13 @@ func (r *Runner) hold(d *stream.Delivery, rec kv.Record, st Stage) *holding {
 	h := &holding{stage: st, fence: rec.Job.Fence, nudge: make(chan struct{}, 1), rec: rec, item: d}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held[rec.Job.ID] = h
+	r.claims[rec.Job.ID] = h
 	return h
 }
 
 // holding finds the claim that a token speaks of.
 func (r *Runner) holding(t job.Token) *holding {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if h := r.held[t.JobID]; h != nil && h.fence == t.Fence && t.WorkerID == r.id {
+	if h := r.held(t.JobID); h != nil && h.fence == t.Fence && t.WorkerID == r.id {
 		return h
 	}
 	return nil
@@ -110,8 +120,8 @@ func (r *Runner) holding(t job.Token) *holding {
 func (r *Runner) drop(id string, h *holding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held[id] == h {
-		delete(r.held, id)
+	if r.claims[id] == h {
+		delete(r.claims, id)
 	}
 }
 

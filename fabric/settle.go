@@ -22,6 +22,9 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.settled { // by another call, while this one waited
+		return r.settledBefore(ctx, c.Token)
+	}
 	o, err := r.stored(ctx, c.Token, o)
 	if err != nil {
 		return err
@@ -29,10 +32,11 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	if r.f.opts.Faults.AckBeforeWrite {
 		h.item.Ack()
 	}
-	if err := r.end(ctx, h, o); err != nil {
-		if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, c.Token) {
-			return nil // an earlier try, whose answer was lost
-		}
+	err = r.end(ctx, h, o)
+	if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, c.Token) {
+		err = nil // an earlier try, whose answer was lost, has done it
+	}
+	if err != nil {
 		return err
 	}
 	h.settled = true

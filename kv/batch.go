@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/weft-fabric/weft/internal/natserr"
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -33,7 +34,7 @@ func (b *Bucket) SaveWith(ctx context.Context, j job.Job, other Write) (Record, 
 		if err == nil {
 			return Record{Job: j, Revision: last - 1, Raw: record.Value}, nil
 		}
-		if !isConflict(err) && !isUnknown(err) {
+		if !isConflict(err) && !natserr.Unknown(err) {
 			return Record{}, fmt.Errorf("write %s and %s: %w", record.Key, other.Key, err)
 		}
 		mine, again, readErr := b.look(ctx, mark, &record, &other)

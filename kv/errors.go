@@ -1,11 +1,9 @@
 package kv
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weft-fabric/weft/job"
@@ -35,26 +33,11 @@ const (
 	codeWrongLastSequence         jetstream.ErrorCode = 10071
 	codeWrongLastSequenceInFlight jetstream.ErrorCode = 10164
 	codeNoMessage                 jetstream.ErrorCode = 10037
-	codeStoreFailed               jetstream.ErrorCode = 10077
-	codeInsufficientResources     jetstream.ErrorCode = 10023
 )
 
 func isConflict(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && (api.ErrorCode == codeWrongLastSequence || api.ErrorCode == codeWrongLastSequenceInFlight)
-}
-
-// isUnknown reports whether err leaves open if the write happened, or says that
-// it did not for a cause that passes by itself: no leader yet, no connection.
-func isUnknown(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
-		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionReconnecting) ||
-		errors.Is(err, nats.ErrReconnectBufExceeded) {
-		return true
-	}
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.Code == 503 && api.ErrorCode != codeStoreFailed && api.ErrorCode != codeInsufficientResources
 }
 
 func isNoMessage(err error) bool {

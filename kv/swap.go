@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/weft-fabric/weft/internal/natserr"
 )
 
 // WriteHeader carries the random mark by which a write recognises itself when
@@ -41,7 +43,7 @@ func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	retry := newRetry()
 	for {
 		e, err := b.getOnce(ctx, key)
-		if err == nil || !isUnknown(err) {
+		if err == nil || !natserr.Unknown(err) {
 			return e, err
 		}
 		if wait(ctx, retry) != nil {
@@ -87,7 +89,12 @@ type Write struct {
 // server refused: a full disk, a missing permission. A key that was deleted or
 // has expired counts as having no value.
 func (b *Bucket) Swap(ctx context.Context, w Write) (uint64, error) {
-	mark, retry := nuid.Next(), newRetry()
+	return b.swap(ctx, w, nuid.Next())
+}
+
+// swap is Swap under a mark, also one that an earlier try may have written.
+func (b *Bucket) swap(ctx context.Context, w Write, mark string) (uint64, error) {
+	retry := newRetry()
 	for {
 		revision, err := b.publish(ctx, w, mark)
 		switch {
@@ -108,7 +115,7 @@ func (b *Bucket) Swap(ctx context.Context, w Write) (uint64, error) {
 			if current.Revision != w.Revision {
 				return 0, &Conflict{Key: w.Key, Current: current}
 			}
-		case !isUnknown(err):
+		case !natserr.Unknown(err):
 			return 0, fmt.Errorf("write %s: %w", w.Key, err)
 		}
 		if wait(ctx, retry) != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weft-fabric/weft/internal/natserr"
 )
 
 // Item says that a job may be ready.
@@ -84,15 +86,56 @@ func (q *Queue) message(it Item) *nats.Msg {
 	}
 }
 
+const (
+	// answerWait is how long one try of a publish waits for the server.
+	answerWait = 2 * time.Second
+	// repeatWait lies between two tries.
+	repeatWait = 100 * time.Millisecond
+)
+
+// publish repeats what stays undecided while ctx lasts, unless it turns out to be
+// stored. A second item for the first, which somebody may have taken meanwhile,
+// is harmless: its taker finds that the job is held by another item.
 func (q *Queue) publish(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) error {
+	for {
+		err := q.publishOnce(ctx, msg, opts...)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
+			return fmt.Errorf("publish %s: %w: %w", msg.Subject, ErrNoStream, err)
+		case !natserr.Unknown(err):
+			return fmt.Errorf("publish %s: %w", msg.Subject, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("publish %s: %w", msg.Subject, err)
+		case <-time.After(repeatWait):
+		}
+		if q.stored(ctx, msg) {
+			return nil
+		}
+	}
+}
+
+func (q *Queue) publishOnce(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
 	_, err := q.js.PublishMsg(ctx, msg, opts...)
-	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
-		return fmt.Errorf("publish %s: %w: %w", msg.Subject, ErrNoStream, err)
+	return err
+}
+
+// stored reports whether the message is there, as far as the server answers.
+func (q *Queue) stored(ctx context.Context, msg *nats.Msg) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	stage, ok := q.names.stageOf(msg.Subject)
+	st, err := q.js.Stream(ctx, q.names.stream(stage))
+	if !ok || err != nil {
+		return false
 	}
-	if err != nil {
-		return fmt.Errorf("publish %s: %w", msg.Subject, err)
-	}
-	return nil
+	there, err := st.GetLastMsgForSubject(ctx, msg.Subject)
+	return err == nil && there.Header.Get(RevisionHeader) == msg.Header.Get(RevisionHeader)
 }
 
 func isOccupied(err error) bool {

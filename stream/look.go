@@ -64,8 +64,17 @@ func (q *Queue) Find(ctx context.Context, stage, id string) (Item, bool, error) 
 // stage's stream. It asks for them in pages, so that memory does not grow with
 // their number. A stage without stream has none.
 func (q *Queue) EachOffer(ctx context.Context, stage string, give func(id string)) error {
+	return q.each(ctx, stage, q.names.namespace+".>", give)
+}
+
+// EachLater gives the id of every job that has a schedule in the stage's stream.
+func (q *Queue) EachLater(ctx context.Context, stage string, give func(id string)) error {
+	return q.each(ctx, stage, q.names.later(stage, "*"), give)
+}
+
+func (q *Queue) each(ctx context.Context, stage, filter string, give func(id string)) error {
 	for offset := 0; ; {
-		page, err := q.offers(ctx, stage, offset)
+		page, err := q.offers(ctx, stage, filter, offset)
 		if err != nil {
 			return fmt.Errorf("stage %s: %w", stage, err)
 		}
@@ -93,9 +102,9 @@ type offersPage struct {
 	} `json:"state"`
 }
 
-func (q *Queue) offers(ctx context.Context, stage string, offset int) (offersPage, error) {
+func (q *Queue) offers(ctx context.Context, stage, filter string, offset int) (offersPage, error) {
 	var page offersPage
-	request, err := json.Marshal(map[string]any{"subjects_filter": q.names.namespace + ".>", "offset": offset})
+	request, err := json.Marshal(map[string]any{"subjects_filter": filter, "offset": offset})
 	if err != nil {
 		return page, err
 	}

@@ -47,6 +47,15 @@ func consumer(lane int) string {
 	return "runners-" + strconv.Itoa(lane)
 }
 
+// stageOf takes the stage out of the subject of an item or a schedule.
+func (n names) stageOf(subject string) (string, bool) {
+	tokens := strings.SplitN(subject, ".", 4)
+	if len(tokens) < 4 || tokens[0] != n.namespace {
+		return "", false
+	}
+	return tokens[2], true
+}
+
 // parse takes stage, lane and job id out of an item's subject.
 func (n names) parse(subject string) (stage string, lane int, id string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, n.namespace+".")

@@ -234,7 +234,14 @@ const (
 func (p *Puller) restore() {
 	ctx, cancel := context.WithTimeout(context.Background(), pullBeat)
 	defer cancel()
-	if err := p.q.Ensure(ctx, p.stage, p.settings); err != nil {
+	p.restores.Go(func() { // Close does not wait for an answer
+		select {
+		case <-p.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	if err := p.q.Ensure(ctx, p.stage, p.settings); err != nil && !p.isClosing() {
 		p.log.Error("work stream not as needed", "stage", p.stage, "error", err)
 	}
 	p.mu.Lock()

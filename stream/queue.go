@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -82,18 +83,33 @@ func (q *Queue) ConsumerConfig(stage string, lane int, s Settings) jetstream.Con
 }
 
 // Ensure creates the stage's stream and consumers when they are absent and
-// compares them when they are present; it fails with a *topology.DriftError when
-// a setting differs.
+// compares them when they are present; it fails with a *topology.DriftError that
+// names every setting that differs.
 func (q *Queue) Ensure(ctx context.Context, stage string, s Settings) error {
+	var drifts []topology.Drift
 	st, err := topology.EnsureStream(ctx, q.js, q.StreamConfig(stage))
-	if err != nil {
+	if err = collect(&drifts, err); err != nil {
 		return err
 	}
 	for _, lane := range append([]int{job.DefaultPriority}, s.Lanes...) {
-		if _, err := topology.EnsureConsumer(ctx, st, q.ConsumerConfig(stage, lane, s)); err != nil {
+		_, err := topology.EnsureConsumer(ctx, st, q.ConsumerConfig(stage, lane, s))
+		if err = collect(&drifts, err); err != nil {
 			return err
 		}
 	}
+	if len(drifts) > 0 {
+		return &topology.DriftError{Drifts: drifts}
+	}
+	return nil
+}
+
+// collect takes the drifts out of err, and gives back any other error.
+func collect(drifts *[]topology.Drift, err error) error {
+	drift, ok := errors.AsType[*topology.DriftError](err)
+	if !ok {
+		return err
+	}
+	*drifts = append(*drifts, drift.Drifts...)
 	return nil
 }
 

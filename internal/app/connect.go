@@ -13,18 +13,14 @@ import (
 	"github.com/synadia-io/orbit.go/natscontext"
 
 	"github.com/weft-fabric/weft/config"
+	"github.com/weft-fabric/weft/fabric"
 )
 
 // connectTimeout bounds the first connection to each server.
 const connectTimeout = 2 * time.Second
 
-const (
-	reconnectWait = 500 * time.Millisecond
-	// pingInterval and maxPings notice a connection that looks open and is dead
-	// within 30 s: at the third ping that would go unanswered.
-	pingInterval = 10 * time.Second
-	maxPings     = 2
-)
+// reconnectWait lies between two tries to reach a server that was lost.
+const reconnectWait = 500 * time.Millisecond
 
 // Connect connects as the nats program would: to the given servers, else to the
 // given context, else to the selected context, else to 127.0.0.1:4222. A lost
@@ -114,13 +110,10 @@ func credentials(c config.Connection) ([]nats.Option, error) {
 
 // lasting keeps a connection up and says in the log what becomes of it.
 func lasting(name string, log *slog.Logger) []nats.Option {
-	return []nats.Option{
+	return append(fabric.ConnectOptions(),
 		nats.Name(name),
 		nats.Timeout(connectTimeout),
-		nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait),
-		nats.PingInterval(pingInterval),
-		nats.MaxPingsOutstanding(maxPings),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("lost the server, connecting again", "error", err)
@@ -134,7 +127,7 @@ func lasting(name string, log *slog.Logger) []nats.Option {
 			}
 			log.Warn("connection error", "error", err)
 		}),
-	}
+	)
 }
 
 // connectError says which server was asked and what to do about it.

@@ -1,0 +1,128 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/kv"
+	"github.com/weft-fabric/weft/stream"
+)
+
+// bulkWindow is how many jobs of one call of EnqueueMany are between two of its
+// steps. It bounds the call's memory, and what is unanswered at the server.
+const bulkWindow = 512
+
+// Enqueued is what became of one spec of EnqueueMany.
+type Enqueued struct {
+	Job job.Job
+	Err error // as of Enqueue
+}
+
+// EnqueueMany enqueues specs as they come, in constant memory and with many
+// writes on their way at once. It gives what became of each, in their order, and
+// stops when give returns an error, which it returns, or when ctx ends. Each spec
+// is treated as by Enqueue; one with dependencies or a key sees all before it
+// recorded. Specs that were read and not given when it stops may have been
+// enqueued: with ids of their own, repeating the call is safe.
+func (f *Fabric) EnqueueMany(ctx context.Context, specs iter.Seq[job.Spec], give func(Enqueued) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	b := &bulk{f: f, records: make(chan *bulkJob, bulkWindow), items: make(chan *bulkJob, bulkWindow)}
+	var steps sync.WaitGroup
+	steps.Go(func() { b.begin(ctx, specs) })
+	steps.Go(func() { b.offer(ctx) })
+	for e := range b.items {
+		if context.Cause(ctx) != nil {
+			continue // the steps before end by themselves
+		}
+		if err := give(b.end(ctx, e)); err != nil {
+			stop(err)
+		}
+	}
+	steps.Wait()
+	return context.Cause(ctx)
+}
+
+// bulk is one call of EnqueueMany: three steps, each of which takes the jobs in
+// their order.
+type bulk struct {
+	f       *Fabric
+	records chan *bulkJob // whose records are on their way
+	items   chan *bulkJob // whose items are on their way
+}
+
+// bulkJob is one job on its way through the steps.
+type bulkJob struct {
+	spec   job.Spec
+	job    job.Job
+	err    error
+	record *kv.Pending
+	item   *stream.Pending // nil if none is to be published, or has been
+}
+
+// begin sends the records.
+func (b *bulk) begin(ctx context.Context, specs iter.Seq[job.Spec]) {
+	defer close(b.records)
+	for spec := range specs {
+		if ctx.Err() != nil {
+			return
+		}
+		e := &bulkJob{spec: b.f.complete(spec)}
+		if e.job, e.err = b.f.fresh(e.spec); e.err == nil {
+			_, e.err = b.f.stages.get(ctx, e.spec.Stage, e.spec.Lane())
+		}
+		if e.err == nil && e.plain() {
+			e.record = b.f.bucket.BeginJob(e.job)
+		}
+		b.records <- e
+	}
+}
+
+// plain reports whether the job's record can be written without reading
+// anything before.
+func (e *bulkJob) plain() bool { return e.spec.Key == "" && len(e.spec.Dependencies) == 0 }
+
+// offer waits for the records and sends the items.
+func (b *bulk) offer(ctx context.Context) {
+	defer close(b.items)
+	for e := range b.records {
+		switch {
+		case e.err != nil:
+		case e.record == nil:
+			e.job, e.err = b.f.Enqueue(ctx, e.spec)
+		default:
+			b.offerOne(ctx, e)
+		}
+		b.items <- e
+	}
+}
+
+func (b *bulk) offerOne(ctx context.Context, e *bulkJob) {
+	revision, err := e.record.End(ctx)
+	if _, taken := errors.AsType[*kv.Conflict](err); taken {
+		e.job, e.err = b.f.Enqueue(ctx, e.spec) // the id exists: the slow way says what that means
+		return
+	}
+	if err != nil {
+		e.err = fmt.Errorf("enqueue %s: %w", e.spec.ID, explain(b.f.nc, err))
+		return
+	}
+	rec := kv.Record{Job: e.job, Revision: revision, Raw: e.record.Value()}
+	if e.job.AvailableAt.After(b.f.Now()) {
+		e.err = b.f.offerFirst(ctx, rec)
+		return
+	}
+	e.item = b.f.queue.BeginNew(itemOf(rec))
+}
+
+// end waits for the item.
+func (b *bulk) end(ctx context.Context, e *bulkJob) Enqueued {
+	if e.err == nil && e.item != nil {
+		e.err = b.f.withStage(ctx, e.job, func() error { return e.item.End(ctx) })
+	}
+	return Enqueued{Job: e.job, Err: e.err}
+}
