@@ -86,14 +86,14 @@ func (k *keeper) observe(e kv.Entry) {
 		k.index.remove(id)
 		return
 	}
-	rec, err := kv.RecordOf(id, e)
-	if err != nil {
+	j, err := job.Peek(e.Value)
+	if err != nil || j.ID != id {
 		k.index.remove(id)
 		k.f.log.Error("record left as it is", "job", id, "error", err)
 		return
 	}
 	fresh := k.synced || k.f.Now().Sub(e.Created) <= keeperGrace
-	if k.index.put(rec.Job, time.Now(), fresh) {
+	if k.index.put(j, time.Now(), fresh) {
 		select {
 		case k.wake <- struct{}{}:
 		default:

@@ -112,6 +112,14 @@ func (s *Spec) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Decode reads a record, as UnmarshalJSON does. It is the quick way in:
+// json.Unmarshal would read the text twice before it came here.
+func Decode(data []byte) (Job, error) {
+	var j Job
+	err := j.UnmarshalJSON(data)
+	return j, err
+}
+
 // UnmarshalJSON reads a record and refuses one whose state it does not know,
 // since nothing could safely be done with it.
 func (j *Job) UnmarshalJSON(data []byte) error {

@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -32,7 +31,8 @@ func RecordOf(id string, e Entry) (Record, error) {
 		return Record{Revision: e.Revision}, missing(id)
 	}
 	r := Record{Revision: e.Revision, Raw: e.Value}
-	if err := json.Unmarshal(e.Value, &r.Job); err != nil {
+	var err error
+	if r.Job, err = job.Decode(e.Value); err != nil {
 		return r, fmt.Errorf("job %s: %w: %w", id, ErrUnreadable, err)
 	}
 	if r.Job.ID != id {
