@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -57,14 +56,8 @@ func (t *taking) run() (*holding, error) {
 	if t.stage, err = t.r.f.stages.get(t.ctx, t.item.Stage, t.item.Lane); err != nil {
 		return nil, err
 	}
-	if h := t.r.held(t.item.JobID); h != nil {
-		t.heldHere(h)
-		return nil, nil
-	}
-	if !t.fromBody() {
-		if done, err := t.read(); done || err != nil {
-			return nil, err
-		}
+	if done, err := t.look(); done || err != nil {
+		return nil, err
 	}
 	for range maxRounds {
 		h, again, err := t.try()
@@ -75,17 +68,42 @@ func (t *taking) run() (*holding, error) {
 	return nil, errRestless
 }
 
-// heldHere deals with an item whose job this process holds, since it may not be
-// claimed twice. Either the item is a duplicate, or the holder has not renewed in
-// time, and is asked to: it then keeps the job or learns that it lost it.
-func (t *taking) heldHere(h *holding) {
-	rec, err := t.r.f.bucket.Load(t.ctx, t.item.JobID)
-	if err == nil && t.r.mine(h, rec.Job) && rec.Job.ItemSeq != t.item.Seq {
-		t.item.Remove()
-		return
+// look finds the record to claim: the item's own copy of it, or the one that is
+// read. It reports that the item is done with when there is nothing to claim.
+func (t *taking) look() (done bool, err error) {
+	h := t.r.held(t.item.JobID)
+	if h == nil && t.fromBody() {
+		return false, nil
 	}
+	if done, err := t.read(); done || err != nil || h == nil {
+		return done, err
+	}
+	return t.heldHere(h), nil
+}
+
+// heldHere deals with an item whose job this process believes to hold, since it
+// must not hold it twice. It reports false when that claim is over: somebody else
+// has decided, or its holder was asked to renew and did not. Then the holder is
+// told, and the job may be claimed anew.
+func (t *taking) heldHere(h *holding) (done bool) {
+	j, now := t.rec.Job, t.r.f.Now()
+	if t.r.mine(h, j) {
+		switch {
+		case j.ItemSeq != t.item.Seq: // the holder has another item of the job: this one is a duplicate
+			t.item.Remove()
+			return true
+		case now.Before(j.LeaseExpiresAt):
+			t.item.Nak(j.LeaseExpiresAt.Sub(now))
+			return true
+		case h.overdue.CompareAndSwap(false, true):
+			h.hint()
+			t.item.Nak(t.stage.Lease / 3)
+			return true
+		}
+	}
+	t.r.drop(j.ID, h)
 	h.hint()
-	t.item.Nak(t.stage.Lease / 3)
+	return false
 }
 
 // fromBody takes the record that the item carries for what the bucket has. If
@@ -94,8 +112,8 @@ func (t *taking) fromBody() bool {
 	if t.item.Revision == 0 {
 		return false
 	}
-	var j job.Job
-	if json.Unmarshal(t.item.Body, &j) != nil || j.ID != t.item.JobID || j.Stage != t.item.Stage {
+	j, err := job.Decode(t.item.Body)
+	if err != nil || j.ID != t.item.JobID || j.Stage != t.item.Stage {
 		return false
 	}
 	t.rec, t.guess = kv.Record{Job: j, Revision: t.item.Revision, Raw: t.item.Body}, true
@@ -134,6 +152,9 @@ func (t *taking) try() (h *holding, again bool, err error) {
 		return t.refused(nil, now)
 	}
 	next, _, err := t.rec.Job.Claim(t.r.id, now, t.stage.Lease)
+	if err == nil && t.overByTheClockAlone() {
+		err = &job.Error{Code: job.CodeLeaseHeld, ExpiresAt: t.rec.Job.LeaseExpiresAt}
+	}
 	if err != nil {
 		return t.refused(err, now)
 	}
@@ -147,6 +168,18 @@ func (t *taking) try() (h *holding, again bool, err error) {
 		return nil, false, err
 	}
 	return t.won(rec)
+}
+
+// overByTheClockAlone reports whether nothing but a clock that was set says that
+// the job's lease is over. Otherwise the item would say so too: the one that the
+// holder has is delivered again when it falls silent.
+func (t *taking) overByTheClockAlone() bool {
+	j := t.rec.Job
+	if j.State != job.StateLeased || j.ItemSeq == t.item.Seq {
+		return false
+	}
+	err := t.r.f.clock.measure(t.ctx)
+	return err != nil || t.r.f.clock.distrusted(t.stage.Lease) || t.r.f.Now().Before(j.LeaseExpiresAt)
 }
 
 // won looks at the job's key before it hands the claim out.

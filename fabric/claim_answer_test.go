@@ -18,21 +18,21 @@ func TestClaimWhoseAnswerWasLostIsHandedOutOnce(t *testing.T) {
 	s := natstest.Start(t)
 	proxy := s.Proxy()
 	nc := proxy.Connect()
-	// A claim looks at the clock just before it is written: from there on the
-	// server's answers are lost.
-	var armed atomic.Bool
+	backend := join(t, s)
+	enqueue(t, backend.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
+	st := workQueue(t, backend.nc, "hash")
+	// A claim looks at the clock after its item has come and before it is written:
+	// from there on the server's answers are lost.
+	var muted atomic.Bool
 	p := process{open(t, nc, func(o *fabric.Options) {
 		o.Clock = func() time.Time {
-			if armed.CompareAndSwap(true, false) {
+			if c, err := st.Consumer(t.Context(), "runners"); err == nil && c.CachedInfo().NumAckPending > 0 && muted.CompareAndSwap(false, true) {
 				proxy.Mute()
 			}
 			return time.Now()
 		}
 	}), nc}
-	backend := join(t, s)
 	r := runner(t, p.Fabric, "")
-	enqueue(t, backend.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
-	armed.Store(true)
 	done := make(chan job.Claim, 1)
 	go func() {
 		claims, err := r.Claim(t.Context(), "hash", 1)
@@ -43,7 +43,7 @@ func TestClaimWhoseAnswerWasLostIsHandedOutOnce(t *testing.T) {
 		done <- claims[0]
 	}()
 	before := awaitState(t, backend.Fabric, "a", job.StateLeased)
-	if armed.Load() || len(done) > 0 {
+	if !muted.Load() || len(done) > 0 {
 		t.Fatal("the answer was not lost")
 	}
 	proxy.Heal()

@@ -4,7 +4,6 @@ package fabric_test
 // misplaced, it harms no job, and the next item is served.
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -66,18 +65,7 @@ func TestTwoItemsOfOneJobAtOneWorkerAreOneRun(t *testing.T) {
 			t.Fatalf("%+v", j)
 		}
 	}
-	claimsNothing(t, r, "hash", 100*time.Millisecond)
-	nothingLeft(t, p.nc, "hash")
-}
-
-// claimsNothing lets a runner ask for a while, and fails if it is handed a job.
-func claimsNothing(t *testing.T, r *fabric.Runner, stage string, while time.Duration) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), while)
-	defer cancel()
-	if claims, err := r.Claim(ctx, stage, 1); err == nil {
-		t.Fatalf("claimed %+v", claims)
-	}
+	emptied(t, r, p.nc, "hash")
 }
 
 func TestItemWhoseJobIsGoneIsRemoved(t *testing.T) {

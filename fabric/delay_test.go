@@ -34,7 +34,7 @@ func TestJobsThatAreNotDueDoNotSlowTheirStage(t *testing.T) {
 				ids = append(ids, enqueue(t, f, job.Spec{Stage: "slow", InputRef: "data:,now"}).ID)
 			}
 			awaitAll(t, f, patience, ids...)
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > patience/2 {
 				t.Errorf("50 jobs took %s beside those that are not due", took)
 			}
 			if got := len(ran.all()); got != len(ids) {
@@ -79,7 +79,7 @@ func TestNoJobStartsBeforeItsTime(t *testing.T) {
 		if early := at.Sub(started[id]); early > 0 {
 			t.Errorf("%s started %s before its time", id, early)
 		}
-		if late := started[id].Sub(at); late > 3*time.Second {
+		if late := started[id].Sub(at); late > patience/2 {
 			t.Errorf("%s started %s late", id, late)
 		}
 	}
@@ -120,7 +120,7 @@ func TestJobThatIsCancelledWhileDelayedNeverRuns(t *testing.T) {
 	f := open(t, nc)
 	var ran handled
 	work(t, f, "due", 1, counted(&ran))
-	at := f.Now().Add(400 * time.Millisecond)
+	at := f.Now().Add(2 * time.Second)
 	j := enqueue(t, f, job.Spec{Stage: "due", InputRef: "data:,x", AvailableAt: at})
 	after := enqueue(t, f, job.Spec{Stage: "due", InputRef: "data:,x", AvailableAt: at.Add(300 * time.Millisecond)})
 	if _, err := f.Cancel(t.Context(), j.ID, "not needed"); err != nil {

@@ -286,12 +286,12 @@ func TestReleaseThatFailedIsDoneLater(t *testing.T) {
 	openBucket := seal(t, nc, "KV_weft")
 	openQueue := seal(t, nc, "WEFT_b")
 	lead(t, f)
-	<-log.heard
+	await(t, log.heard, "the failure is logged")
 	if j, err := f.Get(t.Context(), "then"); err != nil || len(j.WaitingOn) != 1 {
 		t.Fatalf("waiting on %v: %v", j.WaitingOn, err)
 	}
 	openBucket()
-	<-log.heard
+	await(t, log.heard, "the failure is logged")
 	if j, err := f.Get(t.Context(), "then"); err != nil || len(j.WaitingOn) != 0 {
 		t.Fatalf("waiting on %v: %v", j.WaitingOn, err)
 	}

@@ -64,3 +64,12 @@ func EnqueueUpTo(ctx context.Context, f *Fabric, spec job.Spec, last int) (job.J
 	}
 	return rec.Job, f.offerFirst(ctx, rec)
 }
+
+// OfferFirst does the last step of an enqueue alone.
+func OfferFirst(ctx context.Context, f *Fabric, id string) error {
+	rec, err := f.bucket.Load(ctx, id)
+	if err != nil {
+		return err
+	}
+	return f.offerFirst(ctx, rec)
+}

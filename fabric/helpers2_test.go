@@ -90,7 +90,7 @@ func work(t *testing.T, f *fabric.Fabric, stage string, slots int, do worker.Han
 	}
 	opts := worker.DefaultOptions()
 	opts.Concurrency, opts.Drain, opts.StopGrace = slots, 0, time.Second
-	opts.Logger = slog.New(slog.DiscardHandler)
+	opts.Logger = warnings(t)
 	r := runner(t, f, "")
 	w, err := worker.New(r, opts)
 	if err != nil {
@@ -147,6 +147,9 @@ func offers(t *testing.T, st jetstream.Stream) map[string]uint64 {
 	seqs := map[string]uint64{}
 	for subject := range info.State.Subjects {
 		msg, err := st.GetLastMsgForSubject(t.Context(), subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // taken or fired since
+		}
 		if err != nil {
 			t.Fatalf("%s: %v", subject, err)
 		}
@@ -206,6 +209,16 @@ func (a *age) clock(o *fabric.Options) { o.Clock = a.now }
 // quiet leaves the log out, where a test makes very many lines of it.
 func quiet(o *fabric.Options) { o.Logger = nil }
 
+// warnings logs what is worth a look when a test fails.
+func warnings(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// terse is the option of a log of warnings alone.
+func terse(t *testing.T) func(*fabric.Options) {
+	return func(o *fabric.Options) { o.Logger = warnings(t) }
+}
+
 // enqueueMany enqueues jobs of one kind, many at a time.
 func enqueueMany(t *testing.T, f *fabric.Fabric, n int, spec job.Spec) []string {
 	t.Helper()
@@ -258,4 +271,27 @@ func (l *listening) Write(line []byte) (int, error) {
 		}
 	}
 	return len(line), nil
+}
+
+// await waits for what a channel brings.
+func await[T any](t *testing.T, happened <-chan T, what string) (value T) {
+	t.Helper()
+	select {
+	case value = <-happened:
+	case <-time.After(patience):
+		t.Fatalf("not within %s: %s", patience, what)
+	}
+	return value
+}
+
+// seldom looks no more often than every now and then, where a look is dear.
+func seldom(every time.Duration, ok func() bool) func() bool {
+	var next time.Time
+	return func() bool {
+		if time.Now().Before(next) {
+			return false
+		}
+		next = time.Now().Add(every)
+		return ok()
+	}
 }

@@ -54,6 +54,10 @@ func lease(d time.Duration) func(*fabric.Options) {
 	return func(o *fabric.Options) { o.Stage.Lease = d }
 }
 
+// short is a lease that tests let run out. On a busy machine a shorter one would
+// run out under those who renew it too.
+const short = 2 * time.Second
+
 // attempts is the option of how often a job is tried that does not say.
 func attempts(n int64) func(*fabric.Options) {
 	return func(o *fabric.Options) { o.MaxAttempts = n }
@@ -182,6 +186,22 @@ func record(t *testing.T, f *fabric.Fabric, id string) kv.Record {
 func putRecord(t *testing.T, nc *nats.Conn, id, text string) {
 	t.Helper()
 	publish(t, nc, "$KV.weft."+kv.JobKey(id), text, 0)
+}
+
+// emptied lets a runner take what is void until a stage has nothing left.
+func emptied(t *testing.T, r *fabric.Runner, nc *nats.Conn, stage string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if claims, err := r.Claim(ctx, stage, 1); err == nil {
+			t.Errorf("claimed %s, where only void items were left", claims[0].Job.ID)
+		}
+	}()
+	nothingLeft(t, nc, stage)
+	cancel()
+	<-done
 }
 
 // nothingLeft waits until a stage has no item and no schedule.

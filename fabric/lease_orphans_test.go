@@ -16,7 +16,7 @@ const expired = "worker lease expired"
 func TestKeeperMovesTheJobsOfDeadWorkers(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	dead := join(t, s, lease(time.Second))
+	dead := join(t, s, lease(short))
 	enqueue(t, dead.Fabric, job.Spec{ID: "healthy", Stage: "hash", InputRef: "data:,x"})
 	enqueue(t, dead.Fabric, job.Spec{ID: "exhausted", Stage: "hash", InputRef: "data:,x", MaxAttempts: 1})
 	claimAll(t, runner(t, dead.Fabric, "dead"), "hash", 2)
@@ -38,7 +38,7 @@ func TestKeeperMovesTheJobsOfDeadWorkers(t *testing.T) {
 
 func TestAllJobsOfADeadWorkerAreTakenOverWithinTwoLeases(t *testing.T) {
 	t.Parallel()
-	const n, span = 1000, 2 * time.Second
+	const n, span = 1000, 4 * time.Second
 	s := natstest.Start(t)
 	p := join(t, s, lease(span), quiet)
 	enqueueMany(t, p.Fabric, n, job.Spec{Stage: "hash", InputRef: "data:,x"})
@@ -61,15 +61,14 @@ func TestAllJobsOfADeadWorkerAreTakenOverWithinTwoLeases(t *testing.T) {
 func TestExhaustedAndHealthyOrphansTogether(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	dead := join(t, s, lease(time.Second))
+	dead := join(t, s, lease(short))
 	want := map[string]job.State{}
 	for i := range 20 {
-		max := int64(1 + i%2)
-		j := enqueue(t, dead.Fabric, job.Spec{Stage: "hash", InputRef: "data:,x", MaxAttempts: max})
-		want[j.ID] = job.StateFailed
-		if max > 1 {
-			want[j.ID] = job.StateSucceeded
+		spec, state := job.Spec{Stage: "hash", InputRef: "data:,x", MaxAttempts: 1}, job.StateFailed
+		if i%2 == 1 {
+			spec.MaxAttempts, state = 5, job.StateSucceeded
 		}
+		want[enqueue(t, dead.Fabric, spec).ID] = state
 	}
 	claimAll(t, runner(t, dead.Fabric, "dead"), "hash", len(want))
 	dead.die()
@@ -81,7 +80,7 @@ func TestExhaustedAndHealthyOrphansTogether(t *testing.T) {
 		if state == job.StateFailed && (j.Reason != expired || j.Attempt != 1 || runs.of(id) != 0) {
 			t.Errorf("exhausted: %+v, ran %d times", j, runs.of(id))
 		}
-		if state == job.StateSucceeded && (j.Attempt != 2 || runs.of(id) != 1) {
+		if state == job.StateSucceeded && (j.Attempt < 2 || runs.of(id) != 1) {
 			t.Errorf("healthy: %+v, ran %d times", j, runs.of(id))
 		}
 	}

@@ -19,13 +19,13 @@ import (
 func TestOfTwoTakersOfAnExpiredLeaseOneWins(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	dead := join(t, s, lease(time.Second), attempts(50))
+	dead := join(t, s, lease(short), attempts(50))
 	enqueue(t, dead.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
 	awaitExpiry(t, dead.Fabric, claimNext(t, runner(t, dead.Fabric, "dead"), "hash", "a"))
 	dead.die()
 	var takers []process
 	for range 4 {
-		takers = append(takers, join(t, s, lease(time.Second)))
+		takers = append(takers, join(t, s, lease(short)))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -69,7 +69,7 @@ func enqueueFillers(t *testing.T, p process, n int) {
 func TestWorkerThatWakesAfterATakeoverHarmsNothing(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	p, other := join(t, s, lease(time.Second)), join(t, s, lease(time.Second))
+	p, other := join(t, s, lease(short)), join(t, s, lease(short))
 	paused, holder := runner(t, p.Fabric, "paused"), runner(t, other.Fabric, "holder")
 	for name, outcome := range map[string]job.Outcome{
 		"completes": job.CompletedWith([]byte("late")), "fails": job.Failed("late"), "discards": job.Discarded("late"),
@@ -89,11 +89,11 @@ func TestWorkerThatWakesAfterATakeoverHarmsNothing(t *testing.T) {
 			t.Errorf("who %s late took the holder's item", name)
 		}
 		settle(t, holder, now, job.CompletedWith([]byte("in time")))
-		if j := get(t, p.Fabric, name); output(t, p.Fabric, j) != "in time" || j.Fence != 2 {
+		if j := get(t, p.Fabric, name); output(t, p.Fabric, j) != "in time" || j.Fence != now.Token.Fence {
 			t.Errorf("%s: %+v", name, j)
 		}
 	}
-	nothingLeft(t, p.nc, "hash")
+	emptied(t, holder, p.nc, "hash")
 }
 
 // flush waits until the server has all that a process has sent.
@@ -107,7 +107,7 @@ func flush(t *testing.T, p process) {
 func TestTwoRunnersOfOneIdAreSafe(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	p, other := join(t, s, lease(time.Second)), join(t, s, lease(time.Second))
+	p, other := join(t, s, lease(short)), join(t, s, lease(short))
 	first, second := runner(t, p.Fabric, "same"), runner(t, other.Fabric, "same")
 	enqueue(t, p.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
 	old := claimNext(t, first, "hash", "a")

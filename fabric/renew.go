@@ -43,6 +43,8 @@ func (r *Runner) Renew(ctx context.Context, c job.Claim, progress json.RawMessag
 	if err != nil {
 		return c, err
 	}
+	h.overdue.Store(false)
+	h.until.Store(h.rec.Job.LeaseExpiresAt.UnixNano())
 	h.item.InProgress()
 	return h.claim(), nil
 }

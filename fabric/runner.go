@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
@@ -36,6 +37,11 @@ type holding struct {
 	stage Stage
 	fence int64
 	nudge chan struct{}
+	// overdue says that the lease ran out and the holder was asked to renew it;
+	// set by a taker, taken back by the renewal.
+	overdue atomic.Bool
+	// until is when the lease runs out, in ns; set when it is claimed or renewed.
+	until atomic.Int64
 
 	mu      sync.Mutex       // one compare-and-set of a claim at a time
 	rec     kv.Record        // guarded by mu
@@ -64,17 +70,27 @@ func (f *Fabric) Runner(id string) (*Runner, error) {
 // ID is the worker's id.
 func (r *Runner) ID() string { return r.id }
 
-// Close ends the runner once its worker has settled what it held and no call of
-// Claim is under way. What was taken and not handed out is given back.
+// Close ends the runner once its worker has settled what it held. What was taken
+// and not handed out is given back; a call of Claim that is still under way does
+// so itself when its context ends.
 func (r *Runner) Close() error {
-	r.mu.Lock()
-	takers := r.takers
-	r.takers = map[string]*taker{}
-	r.mu.Unlock()
-	for _, t := range takers {
+	for _, t := range r.idle() {
 		t.close(nil)
 	}
 	return r.signal.Unsubscribe()
+}
+
+// idle takes out the takers that no call of Claim uses.
+func (r *Runner) idle() (idle []*taker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for stage, t := range r.takers {
+		if !t.called {
+			idle = append(idle, t)
+			delete(r.takers, stage)
+		}
+	}
+	return idle
 }
 
 // signalled passes a hint on to whoever holds the job.
@@ -103,6 +119,7 @@ func (r *Runner) held(id string) *holding {
 // because take refuses an item of a job that is.
 func (r *Runner) hold(d *stream.Delivery, rec kv.Record, st Stage) *holding {
 	h := &holding{stage: st, fence: rec.Job.Fence, nudge: make(chan struct{}, 1), rec: rec, item: d}
+	h.until.Store(rec.Job.LeaseExpiresAt.UnixNano())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.claims[rec.Job.ID] = h
@@ -120,9 +137,26 @@ func (r *Runner) holding(t job.Token) *holding {
 func (r *Runner) drop(id string, h *holding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.claims[id] == h {
-		delete(r.claims, id)
+	if r.claims[id] != h {
+		return
 	}
+	delete(r.claims, id)
+	if t := r.takers[h.stage.Name]; t != nil {
+		t.poke() // the stage's limit may have room now
+	}
+}
+
+// running counts this worker's claims of a stage whose leases last.
+func (r *Runner) running(stage string) (n int) {
+	now := r.f.Now().UnixNano()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.claims {
+		if h.stage.Name == stage && now < h.until.Load() {
+			n++
+		}
+	}
+	return n
 }
 
 // claim is what the worker gets to see of a holding. h.mu is held.
@@ -141,19 +175,24 @@ func (r *Runner) Claim(ctx context.Context, stage string, n int) ([]job.Claim, e
 	if n < 1 {
 		return nil, job.Invalid("a claim of %d jobs; ask for at least 1", n)
 	}
-	t := r.taker(stage)
+	t := r.call(stage)
 	claims, err := t.claim(ctx, n)
-	if ctx.Err() != nil {
+	over := ctx.Err()
+	if over != nil {
 		t.close(claims)
-		r.mu.Lock()
+		claims, err = nil, over
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.called = false
+	if over != nil {
 		delete(r.takers, stage)
-		r.mu.Unlock()
-		return nil, ctx.Err()
 	}
 	return claims, err
 }
 
-func (r *Runner) taker(stage string) *taker {
+// call gives the stage's taker to one call of Claim.
+func (r *Runner) call(stage string) *taker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.takers[stage]
@@ -161,5 +200,6 @@ func (r *Runner) taker(stage string) *taker {
 		t = newTaker(r, stage)
 		r.takers[stage] = t
 	}
+	t.called = true
 	return t
 }

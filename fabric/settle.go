@@ -114,6 +114,7 @@ func (r *Runner) followUp(ctx context.Context, h *holding) error {
 		r.log.Warn("job recorded, but not offered again yet", "job", h.rec.Job.ID, "error", err)
 		return nil
 	}
+	r.remember(h.stage, h.rec.Job)
 	if later { // offered now, it has replaced the item that would be acknowledged
 		h.item.Ack()
 	}

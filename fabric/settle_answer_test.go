@@ -142,3 +142,37 @@ func TestOutcomeWaitsForAServerThatIsDown(t *testing.T) {
 	}
 	nothingLeft(t, p.nc, "hash")
 }
+
+// TestJobWhoseOutcomeWasGivenUpRunsAgainAtTheSameWorker leaves a claim that nobody
+// will renew or settle any more in a process that lives on and is the only one.
+func TestJobWhoseOutcomeWasGivenUpRunsAgainAtTheSameWorker(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]bool{"with a keeper": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := natstest.Start(t)
+			p := join(t, s, lease(short))
+			if kept {
+				keep(t, p.Fabric)
+			}
+			r := runner(t, p.Fabric, "")
+			enqueue(t, p.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
+			claimed := claimNext(t, r, "hash", "a")
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := r.Settle(ctx, claimed, job.CompletedWith([]byte("given up"))); err == nil {
+				t.Fatal("settled without time to")
+			}
+			c := claimNext(t, r, "hash", "a")
+			if c.Job.Attempt != 2 || c.Job.Fence != 2 {
+				t.Fatalf("%+v", c.Job)
+			}
+			refused(t, r.Settle(t.Context(), claimed, job.CompletedWith([]byte("late"))), job.ErrStaleLease)
+			settle(t, r, renew(t, r, c), job.CompletedWith([]byte("done")))
+			if j := get(t, p.Fabric, "a"); output(t, p.Fabric, j) != "done" {
+				t.Fatalf("%+v", j)
+			}
+			nothingLeft(t, p.nc, "hash")
+		})
+	}
+}

@@ -4,11 +4,14 @@ package fabric_test
 // one of them does, and both are told the truth.
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/natstest"
 	"github.com/weft-fabric/weft/job"
 )
@@ -42,7 +45,7 @@ func TestOfCancelAndOutcomeAtOnceOneWinsAndBothAnswersAreTrue(t *testing.T) {
 	nothingLeft(t, p.nc, "hash")
 }
 
-func TestCancelOverridesARenewal(t *testing.T) {
+func TestCancelOverridesRenewals(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
 	p, operator := join(t, s, quiet), join(t, s, quiet)
@@ -51,24 +54,32 @@ func TestCancelOverridesARenewal(t *testing.T) {
 		id := fmt.Sprintf("j%d", round)
 		enqueue(t, p.Fabric, job.Spec{ID: id, Stage: "hash", InputRef: "data:,x"})
 		c := claimNext(t, r, "hash", id)
-		var renewing sync.WaitGroup
-		renewing.Go(func() {
-			for {
-				next, err := r.Renew(t.Context(), c, nil)
-				if errors.Is(err, job.ErrStaleLease) && next.Job.State == job.StateCancelled {
-					return
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				c = next
-			}
-		})
+		told := make(chan error, 1)
+		go func() { told <- renewUntilRefused(t.Context(), r, c) }()
 		if j, err := operator.Cancel(t.Context(), id, "no need"); err != nil || j.State != job.StateCancelled {
-			t.Errorf("%+v, %v", j, err)
+			t.Fatalf("%+v, %v", j, err)
 		}
-		renewing.Wait()
+		if err := <-told; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// renewUntilRefused renews much more often than any worker does. It returns nil
+// when a renewal was refused because the job is cancelled.
+func renewUntilRefused(ctx context.Context, r *fabric.Runner, c job.Claim) error {
+	beat := time.NewTicker(2 * time.Millisecond)
+	defer beat.Stop()
+	for {
+		next, err := r.Renew(ctx, c, nil)
+		if errors.Is(err, job.ErrStaleLease) && next.Job.State == job.StateCancelled {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c = next
+		<-beat.C
 	}
 }
 

@@ -30,7 +30,7 @@ func settleRecordOnly(t *testing.T, f *fabric.Fabric, id string, change func(job
 func TestWorkerThatDiesBetweenRecordAndAckMakesNoSecondRun(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	dead := join(t, s, lease(time.Second))
+	dead := join(t, s, lease(short))
 	r := runner(t, dead.Fabric, "dead")
 	enqueue(t, dead.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
 	claimNext(t, r, "hash", "a")
@@ -50,10 +50,10 @@ func TestWorkerThatDiesBetweenRecordAndAckMakesNoSecondRun(t *testing.T) {
 func TestWorkerThatDiesBetweenRetryAndScheduleKeepsTheDelay(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	dead := join(t, s, lease(time.Second))
+	dead := join(t, s, lease(short))
 	enqueue(t, dead.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
 	claimNext(t, runner(t, dead.Fabric, "dead"), "hash", "a")
-	const delay = 2500 * time.Millisecond
+	const delay = 2 * short
 	var due time.Time
 	settleRecordOnly(t, dead.Fabric, "a", func(j job.Job) (job.Job, error) {
 		next, err := j.Fail(j.Token(), "dead", "no luck", dead.Now(), delay)
@@ -71,7 +71,7 @@ func TestWorkerThatDiesBetweenRetryAndScheduleKeepsTheDelay(t *testing.T) {
 func TestJobThatKillsEveryWorkerFailsAndOthersGoOn(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	backend := join(t, s, lease(time.Second))
+	backend := join(t, s, lease(short))
 	enqueue(t, backend.Fabric, job.Spec{ID: "poison", Stage: "hash", InputRef: "data:,x", MaxAttempts: 3})
 	for i := range 3 {
 		victim := join(t, s)

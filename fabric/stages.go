@@ -9,6 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weft-fabric/weft/internal/natserr"
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
 	"github.com/weft-fabric/weft/stream"
@@ -80,6 +84,10 @@ func (s *stages) get(ctx context.Context, name string, lane int) (Stage, error) 
 		return st, nil
 	}
 	st, err := s.load(ctx, name, lane)
+	for try := 1; try < stageTries && ctx.Err() == nil && passes(err); try++ {
+		pause(ctx, stageTryAgain)
+		st, err = s.load(ctx, name, lane)
+	}
 	if err != nil {
 		return Stage{}, fmt.Errorf("stage %s: %w", name, explain(s.f.nc, err))
 	}
@@ -87,6 +95,19 @@ func (s *stages) get(ctx context.Context, name string, lane int) (Stage, error) 
 	defer s.mu.Unlock()
 	s.known[name] = knownStage{st, time.Now()}
 	return st, nil
+}
+
+// How often a server that gives no answer is asked about a stage: a stream whose
+// leader is lost answers again once there is another.
+const (
+	stageTries    = 4
+	stageTryAgain = 250 * time.Millisecond
+)
+
+// passes reports whether an error passes by itself. That nobody answers at all
+// does not: there is no JetStream.
+func passes(err error) bool {
+	return natserr.Unknown(err) && !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrJetStreamNotEnabled)
 }
 
 func (s *stages) recall(name string) (Stage, bool) {

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -15,8 +16,9 @@ import (
 // waits for another; the number of items on their way is never above the number
 // of jobs that the worker asked for.
 type taker struct {
-	r     *Runner
-	stage string
+	r      *Runner
+	stage  string
+	called bool // guarded by r.mu: a call of Claim is under way
 
 	deliveries chan *stream.Delivery
 	wake       chan struct{} // something changed: a job is ready, or an item was void
@@ -25,12 +27,15 @@ type taker struct {
 	claiming   sync.WaitGroup
 
 	settings Stage            // of the caller of claim alone
-	pullers  []*stream.Puller // of the caller of claim alone
+	pullers  []*stream.Puller // of the caller of claim alone: by priority
+	turn     int              // of the caller of claim alone: lanes before it have nothing now
 
 	mu     sync.Mutex
 	asked  int        // guarded by mu: what the last call of claim asked for and did not get
 	inWork int        // guarded by mu: items being claimed
+	limit  int        // guarded by mu: the stage's; 0 is none
 	ready  []*holding // guarded by mu: claimed and not handed out
+	due    []retry    // guarded by mu: retries of this worker's own jobs
 }
 
 func newTaker(r *Runner, stage string) *taker {
@@ -49,6 +54,7 @@ func newTaker(r *Runner, stage string) *taker {
 func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
 	refresh := time.NewTicker(stageFresh)
 	defer refresh.Stop()
+	t.turn = 0
 	for {
 		if err := t.adjust(ctx); err != nil {
 			return nil, err
@@ -70,12 +76,15 @@ func (t *taker) adjust(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.mu.Lock()
+	t.limit = st.Concurrency
+	t.mu.Unlock()
 	if t.pullers != nil && st.Lease == t.settings.Lease && slices.Equal(st.Lanes, t.settings.Lanes) {
 		return nil
 	}
 	t.closePullers()
-	t.settings = st
-	for _, lane := range append([]int{job.DefaultPriority}, st.Lanes...) {
+	t.settings, t.turn = st, 0
+	for _, lane := range slices.Sorted(slices.Values(append([]int{job.DefaultPriority}, st.Lanes...))) {
 		p, err := t.r.f.queue.Pull(t.stage, lane, st.settings(), t.deliveries, t.r.log)
 		if err != nil {
 			t.closePullers()
@@ -101,7 +110,7 @@ func (t *taker) collect(n int) []job.Claim {
 	take := t.ready[:min(n, len(t.ready))]
 	t.ready = t.ready[len(take):]
 	t.asked = n - len(take)
-	missing := t.asked - t.inWork
+	missing := min(t.asked, t.room()) - t.inWork
 	t.mu.Unlock()
 	var claims []job.Claim
 	for _, h := range take {
@@ -109,12 +118,37 @@ func (t *taker) collect(n int) []job.Claim {
 		claims = append(claims, h.claim())
 		h.mu.Unlock()
 	}
-	if len(claims) == 0 {
-		for _, p := range t.pullers {
-			p.Want(missing)
-		}
+	if len(claims) == 0 && missing > 0 {
+		t.ask(missing)
 	}
 	return claims
+}
+
+// room is how many more jobs this worker may hold by the stage's limit. The
+// server counts the items that were handed out, but not one that was replaced
+// while its job runs. mu is held.
+func (t *taker) room() int {
+	if t.limit == 0 {
+		return math.MaxInt
+	}
+	return t.limit - t.r.running(t.stage)
+}
+
+// ask asks for items: retries that are due first, then lane by lane for what is
+// there, and when no lane has anything, all lanes for what comes.
+func (t *taker) ask(missing int) {
+	for ; t.turn < len(t.pullers); t.turn++ {
+		p := t.pullers[t.turn]
+		if missing -= t.retry(p.Lane(), missing); missing <= 0 {
+			return
+		}
+		if len(t.pullers) > 1 && !p.Probe(missing, t.wake) {
+			return
+		}
+	}
+	for _, p := range t.pullers {
+		p.Want(missing)
+	}
 }
 
 // loop starts a claim for each item. With several lanes more may come than was
@@ -137,7 +171,7 @@ func (t *taker) loop() {
 func (t *taker) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.inWork+len(t.ready) >= t.asked {
+	if t.inWork+len(t.ready) >= t.asked || t.inWork >= t.room() {
 		return false
 	}
 	t.inWork++
@@ -152,6 +186,11 @@ func (t *taker) finish(h *holding) {
 		t.ready = append(t.ready, h)
 	}
 	t.mu.Unlock()
+	t.poke()
+}
+
+// poke has the caller of claim look again.
+func (t *taker) poke() {
 	select {
 	case t.wake <- struct{}{}:
 	default:

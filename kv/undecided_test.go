@@ -112,6 +112,11 @@ func TestWriteIsUndecidedWhenItsTimeEnds(t *testing.T) {
 		}
 		p.Heal()
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := through.Swap(ctx, kv.Write{Key: "job.a", Value: []byte("x")}); !errors.Is(err, kv.ErrUndecided) || !errors.Is(err, context.Canceled) {
+		t.Errorf("called off: %v", err)
+	}
 	// The bucket works again, and an undecided write may have happened or not.
 	revision := get(t, through, "job.a").Revision
 	if _, err := through.Swap(t.Context(), kv.Write{Key: "job.a", Value: []byte("y"), Revision: revision}); err != nil {

@@ -17,7 +17,8 @@ type Delivery struct {
 	Stored     time.Time // when the server stored the item, on its clock
 	Deliveries uint64    // how often it was delivered since the consumer exists
 
-	msg     *nats.Msg
+	msg     *nats.Msg   // nil if the item was picked
+	remove  func() bool // of a picked item
 	ackWait time.Duration
 	touched atomic.Int64 // wall clock in ns of the delivery or the last in-progress
 }
@@ -42,6 +43,9 @@ func (n names) delivery(msg *nats.Msg, ackWait time.Duration) (*Delivery, bool) 
 // machine is suspended.
 func (d *Delivery) touch() { d.touched.Store(time.Now().UnixNano()) }
 
+// ack is how the server is told that an item may go.
+const ack = "+ACK"
+
 // margin is the part of ack-wait that is kept as a distance from its end, for
 // the time an acknowledgement needs to reach the server.
 const margin = 8
@@ -49,6 +53,9 @@ const margin = 8
 // Mine reports whether nobody else can have been given the item yet, as far as
 // this process can tell.
 func (d *Delivery) Mine() bool {
+	if d.msg == nil { // it is nobody's, and removed by its own sequence
+		return true
+	}
 	held := time.Duration(time.Now().UnixNano() - d.touched.Load())
 	return held >= 0 && held < d.ackWait-d.ackWait/margin
 }
@@ -57,11 +64,11 @@ func (d *Delivery) Mine() bool {
 // have been handed to somebody else meanwhile; the next taker then finds what the
 // record says. It does not wait for the server: an acknowledgement that gets
 // lost leaves a void item, which is harmless.
-func (d *Delivery) Ack() bool { return d.Mine() && d.send("+ACK") }
+func (d *Delivery) Ack() bool { return d.Mine() && d.send(ack) }
 
 // Remove removes the item even if somebody else may hold it. It is for items
 // whose record makes them void for everybody.
-func (d *Delivery) Remove() bool { return d.send("+ACK") }
+func (d *Delivery) Remove() bool { return d.send(ack) }
 
 // Nak gives the item back, to be delivered again after delay.
 func (d *Delivery) Nak(delay time.Duration) bool {
@@ -84,4 +91,9 @@ func (d *Delivery) InProgress() bool {
 	return true
 }
 
-func (d *Delivery) send(word string) bool { return d.msg.Respond([]byte(word)) == nil }
+func (d *Delivery) send(word string) bool {
+	if d.msg == nil {
+		return word == ack && d.remove()
+	}
+	return d.msg.Respond([]byte(word)) == nil
+}

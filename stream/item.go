@@ -29,6 +29,7 @@ var ErrNoStream = errors.New("the stage has no work stream")
 
 // Server codes, by measurement: an occupied subject has two.
 const (
+	codeNotDeleted       jetstream.ErrorCode = 10043 // there is no such message
 	codeOccupied         jetstream.ErrorCode = 10071
 	codeOccupiedInFlight jetstream.ErrorCode = 10164
 )
@@ -62,6 +63,11 @@ func (q *Queue) OfferLater(ctx context.Context, it Item, at time.Time) error {
 }
 
 // Withdraw removes a job's item and schedule, whoever holds it.
+//
+// It removes messages by their sequence and never purges a subject: the server
+// (2.15.2) moves a consumer's ack floor wrongly when less than its filter is
+// purged, and later drops items of other jobs, delivered and not acknowledged,
+// as if they had been: they are in the stream and come to nobody.
 func (q *Queue) Withdraw(ctx context.Context, stage string, lane int, id string) error {
 	st, err := q.js.Stream(ctx, q.names.stream(stage))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -71,11 +77,27 @@ func (q *Queue) Withdraw(ctx context.Context, stage string, lane int, id string)
 		return fmt.Errorf("withdraw %s: %w", id, err)
 	}
 	for _, subject := range []string{q.names.later(stage, id), q.names.item(stage, lane, id)} {
-		if err := st.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+		if err := remove(ctx, st, subject); err != nil {
 			return fmt.Errorf("withdraw %s: %w", id, err)
 		}
 	}
 	return nil
+}
+
+// remove deletes what a subject holds, if anything.
+func remove(ctx context.Context, st jetstream.Stream, subject string) error {
+	msg, err := st.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = st.DeleteMsg(ctx, msg.Sequence)
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeNotDeleted {
+		return nil // somebody else was faster
+	}
+	return err
 }
 
 func (q *Queue) message(it Item) *nats.Msg {

@@ -50,10 +50,22 @@ type Puller struct {
 	heard       time.Time          // guarded by mu: when the server was last heard
 	reconnects  uint64             // guarded by mu: of the connection, when last looked at
 	restoring   bool               // guarded by mu: restore runs
+	probe       probe              // guarded by mu: how far a look for what is there now has come
+	probed      chan<- struct{}    // guarded by mu: told when a probe has ended
 	restores    sync.WaitGroup
 }
 
-// Pull starts taking items of a lane for out. Nothing is asked for before Want.
+// probe is how far a question for what is there now has come.
+type probe int
+
+const (
+	notAsked probe = iota
+	asking
+	nothingMore
+)
+
+// Pull starts taking items of a lane for out. Nothing is asked for before Want or
+// Probe.
 func (q *Queue) Pull(stage string, lane int, s Settings, out chan<- *Delivery, log *slog.Logger) (*Puller, error) {
 	p := &Puller{
 		q: q, stage: stage, lane: lane, settings: s, log: log, out: out,
@@ -83,7 +95,51 @@ func (p *Puller) listen() error {
 		_ = p.sub.Drain() // what is on its way still comes; it fails only if the connection is closed
 	}
 	p.sub, p.outstanding = sub, 0
+	p.endProbe()
 	return nil
+}
+
+// Lane is the lane whose items it takes.
+func (p *Puller) Lane() int { return p.lane }
+
+// Probe asks for up to n items that are there now and lets no request stand. It
+// is for a caller that takes from several lanes in order: call it again when
+// ended, which should have room, was told. It reports true when the lane has
+// nothing more, which a request that stands unanswered shows too.
+func (p *Puller) Probe(n int, ended chan<- struct{}) (nothing bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.probed = ended
+	if p.isClosing() || !p.q.nc.IsConnected() {
+		return true
+	}
+	p.dropLost()
+	switch {
+	case p.probe == asking && p.outstanding > 0:
+		return false
+	case p.probe == nothingMore, p.probe == notAsked && p.outstanding > 0:
+		p.probe = notAsked
+		return true
+	}
+	p.wanted = n
+	if p.request(pullRequest{Batch: n, NoWait: true}) != nil {
+		return true
+	}
+	p.probe = asking
+	return false
+}
+
+// endProbe notes that what was asked has come to its end without as many items as
+// were wanted. mu is held, once the goroutine runs.
+func (p *Puller) endProbe() {
+	if p.probe != asking {
+		return
+	}
+	p.probe, p.outstanding, p.wanted = nothingMore, 0, 0
+	select {
+	case p.probed <- struct{}{}:
+	default:
+	}
 }
 
 // Want says how many more items the caller can take now. The server is asked
@@ -91,7 +147,7 @@ func (p *Puller) listen() error {
 func (p *Puller) Want(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wanted = n
+	p.wanted, p.probe = n, notAsked
 	p.topUp()
 }
 
@@ -102,25 +158,31 @@ func (p *Puller) topUp() {
 		return
 	}
 	p.dropLost()
-	missing := p.wanted - p.outstanding
-	if missing <= 0 {
-		return
+	if missing := p.wanted - p.outstanding; missing > 0 {
+		// If it fails the next check tries again.
+		_ = p.request(pullRequest{Batch: missing, Expires: pullExpiry, Beat: pullBeat})
 	}
-	request, _ := json.Marshal(pullRequest{Batch: missing, Expires: pullExpiry, Beat: pullBeat})
+}
+
+// request asks the server for items. mu is held.
+func (p *Puller) request(r pullRequest) error {
+	text, _ := json.Marshal(r)
 	subject := p.q.api + ".CONSUMER.MSG.NEXT." + p.q.names.stream(p.stage) + "." + consumer(p.lane)
-	if err := p.q.nc.PublishRequest(subject, p.sub.Subject, request); err != nil {
-		return // the next check tries again
+	if err := p.q.nc.PublishRequest(subject, p.sub.Subject, text); err != nil {
+		return err
 	}
 	if p.outstanding == 0 {
 		p.heard = time.Now()
 	}
-	p.outstanding += missing
+	p.outstanding += r.Batch
+	return nil
 }
 
 type pullRequest struct {
 	Batch   int           `json:"batch"`
-	Expires time.Duration `json:"expires"` // nanoseconds
-	Beat    time.Duration `json:"idle_heartbeat"`
+	Expires time.Duration `json:"expires,omitempty"` // nanoseconds
+	Beat    time.Duration `json:"idle_heartbeat,omitempty"`
+	NoWait  bool          `json:"no_wait,omitempty"`
 }
 
 func (p *Puller) loop() {
@@ -207,7 +269,11 @@ func (p *Puller) status(msg *nats.Msg) {
 		return
 	}
 	p.heard = time.Now()
-	if code == statusBeat {
+	switch {
+	case code == statusBeat:
+		return
+	case p.probe == asking && (code == statusEmpty || code == statusExpired):
+		p.endProbe()
 		return
 	}
 	if left, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages")); err == nil && code == statusExpired {
@@ -226,6 +292,7 @@ func (p *Puller) status(msg *nats.Msg) {
 // Status codes of the pull protocol.
 const (
 	statusBeat    = "100"
+	statusEmpty   = "404"
 	statusExpired = "408"
 )
 
@@ -259,10 +326,18 @@ func (p *Puller) checkSilence() {
 // dropLost gives up requests that the server may have lost. mu is held.
 func (p *Puller) dropLost() {
 	reconnects := p.q.nc.Stats().Reconnects
-	silent := p.outstanding > 0 && time.Since(p.heard) > 2*pullBeat+pullCheck
+	silent := p.outstanding > 0 && time.Since(p.heard) > p.patience()
 	if (reconnects != p.reconnects || silent) && p.listen() == nil {
 		p.reconnects = reconnects
 	}
+}
+
+// patience is how long the server may say nothing to what was asked. mu is held.
+func (p *Puller) patience() time.Duration {
+	if p.probe == asking {
+		return 2 * pullCheck
+	}
+	return 2*pullBeat + pullCheck
 }
 
 // Close stops taking. Items on their way are given back.

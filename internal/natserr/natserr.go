@@ -5,6 +5,7 @@ package natserr
 import (
 	"context"
 	"errors"
+	"net"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,13 +23,16 @@ const (
 // twice is harmless.
 func Unknown(err error) bool {
 	for _, target := range []error{
-		context.DeadlineExceeded, nats.ErrTimeout,
+		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout,
 		nats.ErrNoResponders, jetstream.ErrNoStreamResponse,
 		nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
 	} {
 		if errors.Is(err, target) {
 			return true
 		}
+	}
+	if _, ok := errors.AsType[net.Error](err); ok { // the connection broke under the request
+		return true
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && api.Code == 503 && api.ErrorCode != codeStoreFailed && api.ErrorCode != codeInsufficientResources

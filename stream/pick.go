@@ -1,0 +1,43 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Pick gives the item of a job out of its turn, wherever in the queue it is. The
+// queue does not know, and will hand it to somebody in its turn: who picks relies
+// on the record alone. So it may be removed, but neither given back nor reported
+// in progress. It reports false when the job has no item.
+func (q *Queue) Pick(ctx context.Context, stage string, lane int, id string) (*Delivery, bool, error) {
+	st, err := q.js.Stream(ctx, q.names.stream(stage))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("stage %s: %w", stage, err)
+	}
+	msg, err := st.GetLastMsgForSubject(ctx, q.names.item(stage, lane, id))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("stage %s: %w", stage, err)
+	}
+	revision, _ := strconv.ParseUint(msg.Header.Get(RevisionHeader), 10, 64)
+	return &Delivery{
+		Item: Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision},
+		Seq:  msg.Sequence, Stored: msg.Time,
+		remove: func() bool { return q.remove(stage, msg.Sequence) },
+	}, true, nil
+}
+
+// remove has the server remove one message, and does not wait for it.
+func (q *Queue) remove(stage string, seq uint64) bool {
+	request := `{"seq":` + strconv.FormatUint(seq, 10) + `,"no_erase":true}`
+	return q.nc.Publish(q.api+".STREAM.MSG.DELETE."+q.names.stream(stage), []byte(request)) == nil
+}
