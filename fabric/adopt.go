@@ -102,7 +102,10 @@ func (t *taking) reject(why error) (done bool, err error) {
 	t.report("item rejected: it cannot become a job", why)
 	j := job.Rejected(t.item.JobID, t.item.Stage, "item rejected: "+why.Error(), t.r.f.Now())
 	_, err = t.r.f.bucket.Save(t.ctx, j, 0, t.r.f.opts.Retention.Failed)
-	if _, taken := errors.AsType[*kv.Conflict](err); err != nil && !taken {
+	if conflict, taken := errors.AsType[*kv.Conflict](err); taken { // enqueued meanwhile
+		return t.found(kv.RecordOf(j.ID, conflict.Current))
+	}
+	if err != nil {
 		return false, err
 	}
 	t.item.Remove()

@@ -67,6 +67,23 @@ func TestKeepersOwnClockThatIsSetTakesNoLease(t *testing.T) {
 	holdOn(t, f, r, c, 2)
 }
 
+// The keeper's clock is ahead for a moment, so that a lease seems over that is
+// not. Its holder is dead, and nobody else works: the keeper comes back to it.
+func TestLeaseThatSeemedOverEndsInTheEnd(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	f := open(t, srv.Connect(), lease(2*time.Second))
+	var clock age
+	lead(t, open(t, srv.Connect(), clock.clock))
+	enqueue(t, f, job.Spec{ID: "held", Stage: "work", InputRef: "data:,x"})
+	claim(t, runner(t, f, ""), "work")
+	clock.add(900 * time.Millisecond) // less than counts as a step
+	j := awaitState(t, f, "held", job.StateRetryWaiting)
+	if early := j.AttemptsLog[0].Started.Add(2 * time.Second).Sub(j.UpdatedAt); early > 0 {
+		t.Errorf("the lease ended %s early", early)
+	}
+}
+
 // A second item of the job reaches a worker whose clock is ahead.
 func TestTakerWhoseClockHasSteppedTakesNoLease(t *testing.T) {
 	t.Parallel()

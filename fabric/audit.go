@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"time"
 
+	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
 )
 
@@ -27,6 +28,9 @@ func (k *keeper) audits(ctx context.Context) {
 // read. One that is due and still has a schedule is offered in its place.
 func (k *keeper) audit(ctx context.Context) error {
 	began := time.Now()
+	if err := k.openLanes(ctx); err != nil {
+		return err
+	}
 	offered, err := k.offered(ctx)
 	if err != nil {
 		return err
@@ -61,6 +65,37 @@ func (k *keeper) audit(ctx context.Context) error {
 	k.each(ctx, missing, k.complete)
 	k.each(ctx, stuck, k.replaceSchedule)
 	k.f.log.Debug("audit done", "records", records, "without_item", len(missing), "stuck", len(stuck), "took", time.Since(began))
+	return nil
+}
+
+// openLanes brings lanes into use that somebody has published to without the
+// fabric. Nobody would look there otherwise.
+func (k *keeper) openLanes(ctx context.Context) error {
+	for e, err := range k.f.bucket.List(ctx, kv.AllStages) {
+		if err != nil {
+			return err
+		}
+		name, _ := kv.StageOf(e.Key)
+		st, _, err := k.f.stages.read(ctx, name)
+		if err != nil {
+			k.f.log.Error("stage left as it is", "stage", name, "error", err)
+			continue
+		}
+		for lane := job.HighestPriority; lane <= job.LowestPriority; lane++ {
+			if st.uses(lane) {
+				continue
+			}
+			used, err := k.f.queue.HasItems(ctx, name, lane)
+			if err != nil {
+				return err
+			}
+			if used {
+				if _, err := k.f.stages.get(ctx, name, lane); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	return nil
 }
 

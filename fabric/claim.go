@@ -139,6 +139,10 @@ func (t *taking) found(rec kv.Record, err error) (done bool, _ error) {
 		return t.adopt(rec.Revision)
 	case err != nil:
 		return false, err
+	case rec.Job.Stage != t.item.Stage:
+		t.report("item removed: its job belongs to another stage", fmt.Errorf("the record's stage is %q", rec.Job.Stage))
+		t.item.Remove()
+		return true, nil
 	}
 	t.rec = rec
 	return false, nil
@@ -230,7 +234,10 @@ func (t *taking) refused(err error, now time.Time) (*holding, bool, error) {
 
 // expire ends a job whose last attempt was lost with its worker.
 func (t *taking) expire() (*holding, bool, error) {
-	_, err := t.r.f.transition(t.ctx, t.rec, func(j job.Job) (job.Job, error) { return j.Expire(j.Fence, t.r.f.Now()) })
+	rec, err := t.r.f.transition(t.ctx, t.rec, func(j job.Job) (job.Job, error) { return j.Expire(j.Fence, t.r.f.Now()) })
+	if err == nil { // granted another attempt meanwhile, it is to be offered
+		err = t.r.f.offer(t.ctx, rec)
+	}
 	if err != nil {
 		return nil, false, err
 	}

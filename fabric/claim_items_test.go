@@ -136,6 +136,18 @@ func TestRecordThatTheDiskLostIsMadeAgainFromItsItem(t *testing.T) {
 	}
 }
 
+func TestLostRecordIsMadeAgainThoughItsDependencyHasExpired(t *testing.T) {
+	t.Parallel()
+	p := join(t, natstest.Start(t))
+	if _, err := p.Stage(t.Context(), "hash"); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, p.nc, "weft.work.hash.lost", `{"id":"lost","stage":"hash","input_ref":"data:,x","dependencies":["expired"],"key":"k","key_order":5,`+
+		`"max_attempts":3,"attempt":0,"fence":0,"state":"waiting"}`, 5)
+	r := runner(t, p.Fabric, "")
+	settle(t, r, claimNext(t, r, "hash", "lost"), job.CompletedWith(nil))
+}
+
 func TestUnreadableItemLeavesAFailedRecordThatSaysWhy(t *testing.T) {
 	t.Parallel()
 	p := join(t, natstest.Start(t))

@@ -66,8 +66,13 @@ func (c *clock) measure(ctx context.Context) error {
 			shortest, offset = way, server.Sub(asked.Add(way/2))
 		}
 	}
-	before := time.Duration(c.offset.Swap(int64(offset)))
-	if step := (offset - before).Abs(); before != 0 && step > clockStep {
+	before, doubt := time.Duration(c.offset.Load()), shortest/2
+	step := (offset - before).Abs()
+	if before != 0 && step <= doubt { // it agrees with what is known, as far as it can tell
+		return nil
+	}
+	c.offset.Store(int64(offset))
+	if before != 0 && step > clockStep+doubt {
 		c.stepped.Store(c.local().UnixNano())
 		c.log.Warn("clock stepped", "by", offset-before)
 	}

@@ -58,7 +58,12 @@ func (e *election) run(ctx context.Context, lead func(context.Context) error) er
 // stand tries to take the key.
 func (e *election) stand(ctx context.Context) (uint64, bool) {
 	revision, err := e.write(ctx, 0)
-	_, taken := errors.AsType[*kv.Conflict](err)
+	conflict, taken := errors.AsType[*kv.Conflict](err)
+	if taken && e.f.Now().Sub(conflict.Current.Created) > 2*leaderTTL {
+		// A leader's key does not get that old. Somebody else has written it, or
+		// without a time to live.
+		revision, err = e.write(ctx, conflict.Current.Revision)
+	}
 	if err != nil && !taken && ctx.Err() == nil {
 		e.f.log.Warn("keeper's election", "error", err)
 	}

@@ -119,12 +119,8 @@ func (f *Fabric) record(ctx context.Context, spec job.Spec, fresh job.Job) (kv.R
 	if err != nil {
 		return kv.Record{}, err
 	}
-	if missing != nil { // only a job that is there already may wait for one that is not
-		rec, err := f.bucket.Load(ctx, spec.ID)
-		if errors.Is(err, job.ErrMissingJob) {
-			return rec, missing
-		}
-		return sameJob(spec, rec, err)
+	if missing != nil {
+		return f.despite(ctx, missing, spec)
 	}
 	if fresh.Key != "" {
 		p, _, err := f.pointer(ctx, fresh.Key)
@@ -141,6 +137,16 @@ func (f *Fabric) record(ctx context.Context, spec job.Spec, fresh job.Job) (kv.R
 	return rec, err
 }
 
+// despite gives the job that an equal spec made before, although a dependency is
+// missing: only a job that is there already may wait for one that is not.
+func (f *Fabric) despite(ctx context.Context, missing error, spec job.Spec) (kv.Record, error) {
+	rec, err := f.bucket.Load(ctx, spec.ID)
+	if errors.Is(err, job.ErrMissingJob) {
+		return rec, missing
+	}
+	return sameJob(spec, rec, err)
+}
+
 // sameJob gives the record that an enqueue found under its id, if an equal spec
 // made it.
 func sameJob(spec job.Spec, rec kv.Record, err error) (kv.Record, error) {
@@ -153,10 +159,11 @@ func sameJob(spec job.Spec, rec kv.Record, err error) (kv.Record, error) {
 	return rec, nil
 }
 
-// withoutMet takes off a new job's list what has succeeded already. A dependency
-// must exist: that is what keeps a circle of jobs from waiting for itself.
+// withoutMet takes off a job's list what has succeeded already. Whatever else it
+// waits for must exist: that is what keeps a circle of jobs from waiting for
+// itself.
 func (f *Fabric) withoutMet(ctx context.Context, j job.Job) (_ job.Job, missing, err error) {
-	for _, id := range j.Dependencies {
+	for _, id := range j.WaitingOn {
 		rec, err := f.bucket.Load(ctx, id)
 		switch {
 		case errors.Is(err, job.ErrMissingJob):

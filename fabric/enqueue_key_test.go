@@ -79,6 +79,28 @@ func TestRejectNamesTheLiveJobAndLeavesBoth(t *testing.T) {
 	settle(t, r, claimNext(t, r, "hash", "b"), job.CompletedWith(nil))
 }
 
+func TestRejectKnowsTheSameJobThoughItsDependencyHasExpired(t *testing.T) {
+	t.Parallel()
+	p := join(t, natstest.Start(t))
+	reject := fabric.OnConflict(fabric.Reject)
+	r := runner(t, p.Fabric, "")
+	enqueue(t, p.Fabric, job.Spec{ID: "dep", Stage: "dep", InputRef: "data:,x"})
+	settle(t, r, claimNext(t, r, "dep", "dep"), job.CompletedWith(nil))
+	spec := job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x", Key: "k", Dependencies: []string{"dep"}}
+	if _, err := p.Enqueue(t.Context(), spec, reject); err != nil {
+		t.Fatal(err)
+	}
+	if err := fabric.Bucket(p.Fabric).Delete(t.Context(), "job.dep", record(t, p.Fabric, "dep").Revision); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := p.Enqueue(t.Context(), spec, reject); err != nil || j.ID != "a" {
+		t.Fatalf("%+v, %v", j, err)
+	}
+	spec.ID = "b"
+	_, err := p.Enqueue(t.Context(), spec, reject)
+	refused(t, err, job.ErrMissingDependency)
+}
+
 func TestCoalesceReturnsTheLiveJob(t *testing.T) {
 	t.Parallel()
 	p := join(t, natstest.Start(t))

@@ -146,6 +146,16 @@ func (x *index) urgent(server time.Time) (blocked, expired []string) {
 	return blocked, expired
 }
 
+// lasts notes that a lease that seemed to be over is not, unless the watch has
+// said so already.
+func (x *index) lasts(id string, until time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, known := x.leased[id]; !known {
+		x.leased[id] = until
+	}
+}
+
 // patient takes out what has waited for the grace, on the local clock: jobs that
 // wait unchanged, jobs for which something failed, and keys of several live jobs.
 // A key comes back after another grace as long as it is contested.

@@ -202,8 +202,12 @@ func (k *keeper) expire(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if rec.Job.State != job.StateLeased || k.f.Now().Before(rec.Job.LeaseExpiresAt.Add(expiryGrace)) {
-		return nil // renewed or taken over meanwhile: the watch brings it
+	if rec.Job.State != job.StateLeased {
+		return nil
+	}
+	if k.f.Now().Before(rec.Job.LeaseExpiresAt.Add(expiryGrace)) { // renewed meanwhile, or it was the clock
+		k.index.lasts(id, rec.Job.LeaseExpiresAt)
+		return nil
 	}
 	st, err := k.f.stages.get(ctx, rec.Job.Stage, rec.Job.Lane())
 	if err != nil {

@@ -58,25 +58,7 @@ func TestTwoKeepersThatLeadDoNothingTwice(t *testing.T) {
 	f := open(t, nc, quiet, func(o *fabric.Options) { o.Stage.Lease = time.Second })
 	lead(t, open(t, server.Connect(), quiet))
 	lead(t, open(t, server.Connect(), quiet))
-	dead := runner(t, f, "dead")
-	var lost, blocked, halfway []string
-	for i := range jobs {
-		lost = append(lost, enqueue(t, f, job.Spec{ID: fmt.Sprintf("lost%d", i), Stage: "lost", InputRef: "data:,x"}).ID)
-	}
-	if claims, err := dead.Claim(t.Context(), "lost", jobs); err != nil || len(claims) == 0 {
-		t.Fatalf("%v, %v", claims, err)
-	}
-	for i := range jobs {
-		first := fmt.Sprintf("first%d", i)
-		enqueue(t, f, job.Spec{ID: first, Stage: "a", InputRef: "data:,x"})
-		spec := job.Spec{ID: fmt.Sprintf("then%d", i), Stage: "b", InputRef: "data:,x", Dependencies: []string{first}}
-		blocked = append(blocked, enqueue(t, f, spec).ID)
-		j, err := fabric.EnqueueUpTo(t.Context(), f, job.Spec{ID: fmt.Sprintf("half%d", i), Stage: "c", InputRef: "data:,x"}, fabric.StepRecord)
-		if err != nil {
-			t.Fatal(err)
-		}
-		halfway = append(halfway, j.ID)
-	}
+	lost, blocked, halfway := keepersWork(t, f, jobs)
 	var ran handled
 	for _, stage := range []string{"lost", "a", "b", "c"} {
 		work(t, f, stage, 8, counted(&ran))
@@ -100,6 +82,30 @@ func TestTwoKeepersThatLeadDoNothingTwice(t *testing.T) {
 	if info, err := workQueue(t, nc, "b").Info(t.Context()); err != nil || info.State.LastSeq != jobs {
 		t.Errorf("%d items for %d released jobs: %v", info.State.LastSeq, jobs, err)
 	}
+}
+
+// keepersWork makes jobs that need a keeper: whose holder is dead, that wait for
+// others, and whose enqueue died.
+func keepersWork(t *testing.T, f *fabric.Fabric, n int) (lost, blocked, halfway []string) {
+	t.Helper()
+	for i := range n {
+		lost = append(lost, enqueue(t, f, job.Spec{ID: fmt.Sprintf("lost%d", i), Stage: "lost", InputRef: "data:,x"}).ID)
+	}
+	if claims, err := runner(t, f, "dead").Claim(t.Context(), "lost", n); err != nil || len(claims) == 0 {
+		t.Fatalf("%v, %v", claims, err)
+	}
+	for i := range n {
+		first := fmt.Sprintf("first%d", i)
+		enqueue(t, f, job.Spec{ID: first, Stage: "a", InputRef: "data:,x"})
+		spec := job.Spec{ID: fmt.Sprintf("then%d", i), Stage: "b", InputRef: "data:,x", Dependencies: []string{first}}
+		blocked = append(blocked, enqueue(t, f, spec).ID)
+		j, err := fabric.EnqueueUpTo(t.Context(), f, job.Spec{ID: fmt.Sprintf("half%d", i), Stage: "c", InputRef: "data:,x"}, fabric.StepRecord)
+		if err != nil {
+			t.Fatal(err)
+		}
+		halfway = append(halfway, j.ID)
+	}
+	return lost, blocked, halfway
 }
 
 // checkExpiredOnce looks at a job whose first holder died.

@@ -55,8 +55,11 @@ func (f *Fabric) nextOrder(p pointer) int64 { return max(f.Now().UnixNano(), p.O
 // key's current job is live: then the new job is refused or that one returned.
 func (f *Fabric) recordUnlessLive(ctx context.Context, spec job.Spec, fresh job.Job, policy Conflict) (kv.Record, error) {
 	fresh, missing, err := f.withoutMet(ctx, fresh)
-	if err := errors.Join(missing, err); err != nil {
+	if err != nil {
 		return kv.Record{}, err
+	}
+	if missing != nil {
+		return f.despite(ctx, missing, spec)
 	}
 	for range maxRounds {
 		p, revision, err := f.pointer(ctx, fresh.Key)

@@ -70,13 +70,14 @@ func (f *Fabric) storeObject(ctx context.Context, token job.Token, body io.Reade
 	return objectScheme + f.outputBucket() + "/" + name, nil
 }
 
-// dataURI makes a data: URI (RFC 2397): percent-encoded while that keeps a text
-// readable, base64 otherwise.
+// dataURI makes a data: URI (RFC 2397): a text percent-encoded, so that a person
+// can read it in the record, unless that makes it longer than twice its length;
+// everything else in base64.
 func dataURI(data []byte) string {
 	media := "application/octet-stream"
 	if utf8.Valid(data) {
 		media = "text/plain;charset=utf-8"
-		if escaped := dataurl.Escape(data); len(escaped) <= len(data)*4/3 {
+		if escaped := dataurl.Escape(data); len(escaped) <= 2*len(data) {
 			return "data:" + media + "," + escaped
 		}
 	}
@@ -114,11 +115,32 @@ func (f *Fabric) OpenRef(ctx context.Context, ref string) (io.ReadCloser, error)
 	if err != nil {
 		return nil, unopened(ref, err)
 	}
+	// The client ends the reading of an object after some seconds when its
+	// context has no deadline. How long a reader takes is the caller's to say.
+	ctx, cancel := context.WithTimeout(ctx, longestRead)
 	object, err := objects.Get(ctx, name)
 	if err != nil {
+		cancel()
 		return nil, unopened(ref, err)
 	}
-	return object, nil
+	return &objectReader{object, cancel}, nil
+}
+
+// longestRead is beyond what any reader of an object takes.
+const longestRead = 30 * 24 * time.Hour
+
+// objectReader reads an object under a context of its own. What it gives before
+// its end is not known to be the object: the last read fails if the digest does
+// not match.
+type objectReader struct {
+	jetstream.ObjectResult
+	cancel context.CancelFunc
+}
+
+// Close ends the reading.
+func (r *objectReader) Close() error {
+	defer r.cancel()
+	return r.ObjectResult.Close()
 }
 
 // unopened tells an object that is not there from one that could not be asked

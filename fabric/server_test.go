@@ -162,22 +162,8 @@ func TestDriftedSettingsAreNamedAndRepaired(t *testing.T) {
 	nc := natstest.Conn(t)
 	f := open(t, nc)
 	waiting := enqueue(t, f, job.Spec{Stage: "work", InputRef: "data:,x"})
-	js := serverJetStream(t, nc)
-	bucket := serverStream(t, nc, "KV_weft").CachedInfo().Config
-	bucket.AllowDirect, bucket.MaxBytes = true, 1<<30
-	queue := workQueue(t, nc, "work")
-	items := queue.CachedInfo().Config
-	items.MaxAge = time.Hour
-	runners := consumerConfig(t, queue, "runners")
-	runners.AckWait = time.Second
-	_, err := js.UpdateStream(t.Context(), bucket)
-	_, err2 := js.UpdateStream(t.Context(), items)
-	_, err3 := queue.UpdateConsumer(t.Context(), runners)
-	if err := errors.Join(err, err2, err3); err != nil {
-		t.Fatal(err)
-	}
-
-	_, err = fabric.Open(t.Context(), nc, fabric.DefaultOptions())
+	drift(t, nc)
+	_, err := fabric.Open(t.Context(), nc, fabric.DefaultOptions())
 	if _, ok := errors.AsType[*topology.DriftError](err); !ok || !strings.Contains(err.Error(), "allow_direct") {
 		t.Fatalf("a drifted bucket was opened: %v", err)
 	}
@@ -203,6 +189,25 @@ func TestDriftedSettingsAreNamedAndRepaired(t *testing.T) {
 	again := open(t, nc)
 	work(t, again, "work", 1, nil)
 	awaitAll(t, again, patience, waiting.ID)
+}
+
+// drift changes settings that the fabric depends on, and one that it does not.
+func drift(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	js := serverJetStream(t, nc)
+	bucket := serverStream(t, nc, "KV_weft").CachedInfo().Config
+	bucket.AllowDirect, bucket.MaxBytes = true, 1<<30
+	queue := workQueue(t, nc, "work")
+	items := queue.CachedInfo().Config
+	items.MaxAge = time.Hour
+	runners := consumerConfig(t, queue, "runners")
+	runners.AckWait = time.Second
+	_, err := js.UpdateStream(t.Context(), bucket)
+	_, err2 := js.UpdateStream(t.Context(), items)
+	_, err3 := queue.UpdateConsumer(t.Context(), runners)
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func checkNamed(t *testing.T, found []string, settings ...string) {

@@ -83,6 +83,9 @@ func (s *stages) get(ctx context.Context, name string, lane int) (Stage, error) 
 	if st, fresh := s.recall(name); fresh && st.uses(lane) {
 		return st, nil
 	}
+	if err := job.CheckStage(name); err != nil {
+		return Stage{}, err
+	}
 	st, err := s.load(ctx, name, lane)
 	for try := 1; try < stageTries && ctx.Err() == nil && passes(err); try++ {
 		pause(ctx, stageTryAgain)

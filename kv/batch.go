@@ -28,7 +28,7 @@ const (
 // be done in two steps.
 func (b *Bucket) SaveWith(ctx context.Context, j job.Job, other Write) (Record, error) {
 	record := Write{Key: JobKey(j.ID), Value: j.AppendJSON(nil)}
-	mark, retry := nuid.Next(), newRetry()
+	mark, retry, create := nuid.Next(), newRetry(), other.Revision == 0
 	for {
 		last, err := b.publishBatch(ctx, mark, record, other)
 		if err == nil {
@@ -37,7 +37,7 @@ func (b *Bucket) SaveWith(ctx context.Context, j job.Job, other Write) (Record, 
 		if !isConflict(err) && !natserr.Unknown(err) {
 			return Record{}, fmt.Errorf("write %s and %s: %w", record.Key, other.Key, err)
 		}
-		mine, again, readErr := b.look(ctx, mark, &record, &other)
+		mine, again, readErr := b.look(ctx, mark, &record, &other, create)
 		if readErr != nil {
 			return Record{}, readErr
 		}
@@ -55,17 +55,18 @@ func (b *Bucket) SaveWith(ctx context.Context, j job.Job, other Write) (Record, 
 
 // look reads both keys after a batch that was refused or not answered. mine is
 // the record's revision if the batch was written after all; again means that a
-// marker was in the way and is now expected.
-func (b *Bucket) look(ctx context.Context, mark string, writes ...*Write) (mine uint64, again bool, err error) {
-	for _, w := range writes {
+// marker was in the way and is now expected. create says that the other key is to
+// be created, as the record is.
+func (b *Bucket) look(ctx context.Context, mark string, record, other *Write, create bool) (mine uint64, again bool, err error) {
+	for _, w := range []*Write{record, other} {
 		current, err := b.Get(ctx, w.Key)
 		switch {
 		case err != nil:
 			return 0, false, undecided(w.Key, err)
 		case current.Write == mark:
 			return current.Revision, false, nil
-		case w.Revision == 0 && current.Marker:
-			w.Revision, again = current.Revision, true
+		case (create || w == record) && current.steppedOver(w):
+			again = true
 		case current.Revision != w.Revision:
 			return 0, false, &Conflict{Key: w.Key, Current: current}
 		}

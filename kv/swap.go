@@ -94,7 +94,7 @@ func (b *Bucket) Swap(ctx context.Context, w Write) (uint64, error) {
 
 // swap is Swap under a mark, also one that an earlier try may have written.
 func (b *Bucket) swap(ctx context.Context, w Write, mark string) (uint64, error) {
-	retry := newRetry()
+	retry, create := newRetry(), w.Revision == 0
 	for {
 		revision, err := b.publish(ctx, w, mark)
 		switch {
@@ -108,8 +108,7 @@ func (b *Bucket) swap(ctx context.Context, w Write, mark string) (uint64, error)
 			if current.Write == mark {
 				return current.Revision, nil // an earlier try, whose answer was lost
 			}
-			if w.Revision == 0 && current.Marker {
-				w.Revision = current.Revision
+			if create && current.steppedOver(&w) {
 				continue
 			}
 			if current.Revision != w.Revision {
@@ -122,6 +121,16 @@ func (b *Bucket) swap(ctx context.Context, w Write, mark string) (uint64, error)
 			return 0, undecided(w.Key, err)
 		}
 	}
+}
+
+// steppedOver has a write that creates expect the marker that is there, or none
+// where one was. It reports false when there is a value, or nothing new to expect.
+func (e Entry) steppedOver(w *Write) bool {
+	if e.Exists() || e.Revision == w.Revision {
+		return false
+	}
+	w.Revision = e.Revision
+	return true
 }
 
 func (b *Bucket) publish(ctx context.Context, w Write, mark string) (uint64, error) {

@@ -99,6 +99,35 @@ func TestSwapCreatesOverAnExpiredValue(t *testing.T) {
 	}
 }
 
+func TestSwapCreatesThoughMarkersComeAndGo(t *testing.T) {
+	t.Parallel()
+	b, nc := bucket(t)
+	s, err := jetStream(t, nc).Stream(t.Context(), "KV_weft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		revision := swap(t, b, kv.Write{Key: "job.a", Value: []byte("x")})
+		if err := b.Delete(t.Context(), "job.a", revision); err != nil {
+			t.Fatal(err)
+		}
+		// The marker's own time is over just while the key is created anew.
+		purged := make(chan error, 1)
+		go func() { purged <- s.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.weft.job.a")) }()
+		if _, err := b.Swap(t.Context(), kv.Write{Key: "job.a", Value: []byte("y")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-purged; err != nil {
+			t.Fatal(err)
+		}
+		if e := get(t, b, "job.a"); e.Exists() {
+			if err := b.Delete(t.Context(), "job.a", e.Revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestUpdateWithoutTTLOutlivesTheOldOne(t *testing.T) {
 	t.Parallel()
 	b, _ := bucket(t)

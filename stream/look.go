@@ -37,6 +37,24 @@ func (q *Queue) Offered(ctx context.Context, stage string, lane int, id string) 
 	return false, nil
 }
 
+// HasItems reports whether a lane of a stage holds any item.
+func (q *Queue) HasItems(ctx context.Context, stage string, lane int) (bool, error) {
+	st, err := q.js.Stream(ctx, q.names.stream(stage))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		_, err = st.GetLastMsgForSubject(ctx, q.names.item(stage, lane, "*"))
+	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("stage %s: %w", stage, err)
+	}
+	return true, nil
+}
+
 // Find reads the item of a job that may be in any lane of a stage. It reports
 // false when there is none.
 func (q *Queue) Find(ctx context.Context, stage, id string) (Item, bool, error) {

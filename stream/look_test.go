@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/weft-fabric/weft/internal/natstest"
 	"github.com/weft-fabric/weft/stream"
 )
@@ -107,7 +109,7 @@ func TestEachOfferGoesOnAfterThePage(t *testing.T) {
 	f := queue(t, settings)
 	const n = page + 2500
 	for i := range n {
-		if _, err := f.js.PublishAsync(fmt.Sprintf("weft.work.hash.j%d", i), nil); err != nil {
+		if _, err := f.js.PublishAsync(fmt.Sprintf("weft.work.hash.j%d", i), nil, jetstream.WithStallWait(soon)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,8 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,11 +39,14 @@ type Queue struct {
 	names    names
 	replicas int
 	api      string
+
+	mu   sync.Mutex
+	seen map[string]bool // guarded by mu: stages whose stream was there
 }
 
 // New makes the queue's value; nothing is created before Ensure.
 func New(nc *nats.Conn, js jetstream.JetStream, cfg Config) *Queue {
-	return &Queue{nc: nc, js: js, names: names{cfg.Namespace}, replicas: cfg.Replicas, api: cfg.APIPrefix}
+	return &Queue{nc: nc, js: js, names: names{cfg.Namespace}, replicas: cfg.Replicas, api: cfg.APIPrefix, seen: map[string]bool{}}
 }
 
 // StreamConfig is the configuration of a stage's work stream.
@@ -86,11 +91,17 @@ func (q *Queue) ConsumerConfig(stage string, lane int, s Settings) jetstream.Con
 // compares them when they are present; it fails with a *topology.DriftError that
 // names every setting that differs.
 func (q *Queue) Ensure(ctx context.Context, stage string, s Settings) error {
+	if err := q.awaitRemoval(ctx, stage); err != nil {
+		return err
+	}
 	var drifts []topology.Drift
 	st, err := topology.EnsureStream(ctx, q.js, q.StreamConfig(stage))
 	if err = collect(&drifts, err); err != nil {
 		return err
 	}
+	q.mu.Lock()
+	q.seen[stage] = true
+	q.mu.Unlock()
 	for _, lane := range append([]int{job.DefaultPriority}, s.Lanes...) {
 		_, err := topology.EnsureConsumer(ctx, st, q.ConsumerConfig(stage, lane, s))
 		if err = collect(&drifts, err); err != nil {
@@ -101,6 +112,30 @@ func (q *Queue) Ensure(ctx context.Context, stage string, s Settings) error {
 		return &topology.DriftError{Drifts: drifts}
 	}
 	return nil
+}
+
+// removalWait is how long a server may be busy removing the files of a stream that
+// is gone. Made anew within that time, the stream can lose its folder with the old
+// one's, and never answers a publish again (nats-server 2.15.2, one of 17 times).
+const removalWait = time.Second
+
+// awaitRemoval waits if a stream that was there has been deleted.
+func (q *Queue) awaitRemoval(ctx context.Context, stage string) error {
+	q.mu.Lock()
+	seen := q.seen[stage]
+	q.mu.Unlock()
+	if !seen {
+		return nil
+	}
+	if _, err := q.js.Stream(ctx, q.names.stream(stage)); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil // the call that follows says what else is wrong
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("stage %s: its stream is gone: %w", stage, ctx.Err())
+	case <-time.After(removalWait):
+		return nil
+	}
 }
 
 // collect takes the drifts out of err, and gives back any other error.

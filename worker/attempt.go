@@ -138,6 +138,7 @@ func (a *attempt) conclude(base context.Context, end ending, took time.Duration)
 func (a *attempt) settled(outcome job.Outcome, err error, took time.Duration) {
 	log := a.task.Log()
 	if err != nil {
+		a.worker.unrecorded.Add(1)
 		log.Error("outcome was not recorded, the job will be offered again",
 			"outcome", outcome.String(), "reason", outcome.Reason(), "error", err)
 	} else if outcome.Kind() != job.KindCompleted {

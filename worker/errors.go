@@ -22,6 +22,9 @@ var (
 	// ErrStrayHandlers: Run ended although handlers ignored their cancelled
 	// context and still run. Their jobs have been given up.
 	ErrStrayHandlers = errors.New("handlers did not stop")
+	// ErrUnrecorded: outcomes could not be settled while Run drained, with the
+	// server away. Their jobs will be offered again.
+	ErrUnrecorded = errors.New("outcomes not recorded")
 )
 
 // CancelledError is the cause of a context whose job was cancelled. It matches

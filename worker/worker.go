@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-fabric/weft/job"
@@ -28,6 +29,8 @@ type Worker struct {
 	// running counts dispatchers and the owners of attempts. Only Run, before it
 	// waits, and dispatchers, which are counted themselves, add to it.
 	running sync.WaitGroup
+
+	unrecorded atomic.Int64 // outcomes that could not be settled
 
 	mu      sync.Mutex
 	started bool                  // guarded by mu: set by Run
@@ -97,7 +100,8 @@ func (w *Worker) check(s *stage) error {
 // jobs have Options.Drain to end before their contexts are cancelled.
 //
 // It returns nil after a drain that left nothing running, ErrStrayHandlers if
-// handlers ignored their cancelled contexts, ErrStarted if the worker ran
+// handlers ignored their cancelled contexts, ErrUnrecorded if outcomes of the
+// drain could not be settled, ErrStarted if the worker ran
 // before, and the fabric's error, after a drain, if a claim failed with
 // job.ErrInvalidJob. A server that is down ends nothing: it is asked again.
 func (w *Worker) Run(ctx context.Context) error {
@@ -120,8 +124,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.log.Info("worker started", "stages", len(w.stages))
 	err := w.awaitStop(ctx, fatal)
 	stopTaking()
+	before := w.unrecorded.Load()
 	w.drain(stopWorking)
-	return errors.Join(err, w.strays())
+	return errors.Join(err, w.strays(), w.lost(w.unrecorded.Load()-before))
 }
 
 func (w *Worker) begin() error {
@@ -135,6 +140,14 @@ func (w *Worker) begin() error {
 	}
 	w.started = true
 	return nil
+}
+
+// lost is ErrUnrecorded if the drain could not settle n outcomes.
+func (w *Worker) lost(n int64) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("run worker: %w: %d", ErrUnrecorded, n)
 }
 
 // awaitStop waits for whatever ends the taking of jobs first.

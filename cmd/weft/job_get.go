@@ -77,7 +77,7 @@ func describe(out io.Writer, raw []byte) error {
 	var text strings.Builder
 	for _, f := range fields(j) {
 		if f[1] != "" {
-			fmt.Fprintf(&text, "%-22s %s\n", f[0], f[1])
+			fmt.Fprintf(&text, "%-22s %s\n", f[0], printable(f[1]))
 		}
 	}
 	for _, a := range j.AttemptsLog {
@@ -94,7 +94,7 @@ func fields(j job.Job) [][2]string {
 		{"id", j.ID},
 		{"stage", j.Stage},
 		{"state", string(j.State)},
-		{"reason", indent(j.Reason)},
+		{"reason", j.Reason},
 		{"output_ref", j.OutputRef},
 		{"attempt", fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts)},
 		{"fence", fmt.Sprint(j.Fence)},
@@ -141,9 +141,14 @@ func labelText(labels map[string]string) string {
 	return strings.Join(pairs, " ")
 }
 
-// indent keeps the later lines of a text in its column.
-func indent(text string) string {
-	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+strings.Repeat(" ", 23))
+// printable keeps the later lines of a text in its column, and takes out what
+// could move a cursor or pass for a line of its own.
+func printable(text string) string {
+	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD")), "\n")
+	for i, line := range lines {
+		lines[i] = strings.Map(printableRune, line)
+	}
+	return strings.Join(lines, "\n"+strings.Repeat(" ", 23))
 }
 
 func attemptLine(a job.Attempt) string {

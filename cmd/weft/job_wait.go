@@ -64,6 +64,9 @@ func (w *waiting) forAll(ctx context.Context, ids []string, timeout time.Duratio
 		defer cancel()
 	}
 	err := w.watch(ctx)
+	if errors.Is(context.Cause(ctx), errWaitedEnough) {
+		err = w.lookAgain(context.WithoutCancel(ctx))
+	}
 	if errors.Is(context.Cause(ctx), errWaitedEnough) && len(w.left) > 0 {
 		w.note("%d of %d jobs have not ended after %s", len(w.left), len(ids), timeout)
 		return &app.QuietError{Code: app.ExitFailed}
@@ -83,6 +86,24 @@ func (w *waiting) present(ctx context.Context, ids []string) error {
 		w.left[id] = true
 		return nil
 	})
+}
+
+// lookAgain reads the jobs that are left once more when the time is over: the
+// watch may lag behind after the server was away.
+func (w *waiting) lookAgain(ctx context.Context) error {
+	for id := range w.left {
+		err := w.bounded(ctx, func(ctx context.Context) error {
+			j, err := w.fabric.Get(ctx, id)
+			if err != nil {
+				return named(id, err)
+			}
+			return w.see(j)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // watch sees the jobs to their ends.

@@ -7,8 +7,14 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
 )
 
 func main() {
+	// With the default a closed stdout would kill the process in the middle of
+	// its clean-up; so it is an error of the write. Commands that are started get
+	// the default back.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	os.Exit(Execute(context.Background(), os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

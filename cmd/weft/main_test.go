@@ -188,6 +188,14 @@ func (p *process) signal(s syscall.Signal) {
 }
 
 // wait waits for the end.
+// signalAgain sends a second signal, late enough not to be taken for the first.
+func (p *process) signalAgain(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	began := time.Now()
+	poll(t, "a moment to pass", func() bool { return time.Since(began) > 100*time.Millisecond })
+	p.signal(s)
+}
+
 func (p *process) wait() result {
 	p.t.Helper()
 	select {

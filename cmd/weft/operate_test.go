@@ -29,7 +29,7 @@ func TestWorkerLs(t *testing.T) {
 	}
 	s.weft(t, "worker", "ls").want(t, app.ExitDone, "")
 	work.signal(syscall.SIGTERM)
-	work.signal(syscall.SIGTERM)
+	work.signalAgain(t, syscall.SIGTERM)
 	work.wait().want(t, app.ExitDone)
 	if r := s.weft(t, "worker", "ls", "--json").want(t, app.ExitDone); r.out != "" {
 		t.Errorf("a worker that ended is listed: %s", r.out)

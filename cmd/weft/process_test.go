@@ -82,7 +82,7 @@ func TestSecondTermGivesJobsBack(t *testing.T) {
 	poll(t, "three running jobs", func() bool { return len(linesOf(started)) == 3 })
 	work.signal(syscall.SIGTERM)
 	poll(t, "word of the drain", func() bool { return strings.Contains(work.err.String(), "draining") })
-	work.signal(syscall.SIGTERM)
+	work.signalAgain(t, syscall.SIGTERM)
 	work.wait().want(t, app.ExitDone)
 	for _, id := range ids {
 		if j := s.get(t, id); j.State != job.StateWaiting || j.Attempt != 0 {

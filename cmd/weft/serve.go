@@ -40,6 +40,12 @@ uses a directory at a time; after a kill -9 it can be used again at once.`,
 }
 
 func (p *program) serve(ctx context.Context, s settings) (err error) {
+	switch {
+	case s.Data == "":
+		return app.Usage("--data is empty; name a directory, or leave it out for ./%s", defaultDataDir)
+	case s.Listen == "":
+		return app.Usage("--listen is empty; name an address such as 127.0.0.1:4222, or leave it out")
+	}
 	ctx, _, stop := app.Signals(ctx)
 	defer stop()
 	server, err := embedOptions(s)

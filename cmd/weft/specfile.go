@@ -24,7 +24,7 @@ const longestSpecLine = 8 * job.MaxSpecSize
 type specFile struct {
 	name  string // as errors name it
 	file  *os.File
-	spool bool // a copy of what cannot be read twice
+	spool bool // to be removed: a copy of what cannot be read twice
 }
 
 // specLine is one line that is not blank. spec is valid if err is nil.
@@ -62,7 +62,10 @@ func spoolSpecs(name string, from io.Reader) (*specFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &specFile{name: name, file: file, spool: true}
+	f := &specFile{name: name, file: file}
+	if os.Remove(file.Name()) != nil { // so that nothing stays behind, whatever ends the process
+		f.spool = true
+	}
 	if _, err := io.Copy(file, from); err != nil {
 		return nil, errors.Join(fmt.Errorf("reading %s: %w", name, err), f.Close())
 	}

@@ -75,21 +75,24 @@ func (t *table) paint(cell string) string {
 	return color.EscapeSeq() + state + text.Reset.EscapeSeq() + cell[len(state):]
 }
 
+// printableRune takes out what does not print, and gives a blank for a tab.
+func printableRune(r rune) rune {
+	if r == '\t' {
+		return ' '
+	}
+	if !unicode.IsPrint(r) {
+		return -1
+	}
+	return r
+}
+
 // previewWidth is how much of an output or a reason a table shows.
 const previewWidth = 60
 
 // preview is the first line of a text, cut, without what could move a cursor.
 func preview(s string) string {
 	line, _, more := strings.Cut(strings.TrimSpace(s), "\n")
-	line = strings.Map(func(r rune) rune {
-		if r == '\t' {
-			return ' '
-		}
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(line, "\uFFFD"))
+	line = strings.Map(printableRune, strings.ToValidUTF8(line, "\uFFFD"))
 	if runes := []rune(line); len(runes) > previewWidth {
 		line, more = string(runes[:previewWidth]), true
 	}

@@ -144,16 +144,27 @@ func connectError(c config.Connection, asked []string, err error) error {
 	return &ServerError{fmt.Errorf("server %s cannot be used: %w", where, err)}
 }
 
+// redact shows a server's address without who asks: a user without password is a
+// token.
+func redact(server string) string {
+	if server == "" {
+		return nats.DefaultURL
+	}
+	if !strings.Contains(server, "://") {
+		server = "nats://" + server
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return "an address that cannot be read"
+	}
+	u.User = nil
+	return u.String()
+}
+
 func redactAll(servers []string) string {
 	var shown []string
 	for _, server := range servers {
-		if server == "" {
-			server = nats.DefaultURL
-		}
-		if u, err := url.Parse(server); err == nil {
-			server = u.Redacted()
-		}
-		shown = append(shown, server)
+		shown = append(shown, redact(server))
 	}
 	return strings.Join(shown, ", ")
 }

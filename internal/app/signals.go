@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // ErrSignal is the cause of a context that a signal ended.
@@ -36,8 +37,13 @@ func Signals(parent context.Context) (ctx context.Context, second <-chan struct{
 			return
 		}
 		cancel(ErrSignal)
-		if !awaitSignal(received, stopped) {
-			return
+		for first := time.Now(); ; {
+			if !awaitSignal(received, stopped) {
+				return
+			}
+			if time.Since(first) > sameSignal {
+				break
+			}
 		}
 		close(again)
 		signal.Stop(received)
@@ -49,6 +55,10 @@ func Signals(parent context.Context) (ctx context.Context, second <-chan struct{
 		cancel(context.Canceled)
 	}
 }
+
+// sameSignal is how soon after the first a second signal is the same one sent
+// twice: timeout(1) signals the process and then its group.
+const sameSignal = 50 * time.Millisecond
 
 // awaitSignal reports whether a signal came before the end.
 func awaitSignal(received <-chan os.Signal, stopped <-chan struct{}) bool {

@@ -35,6 +35,10 @@ func (d Drift) String() string {
 	return fmt.Sprintf("%s: %s is %s and must be %s", d.Asset, d.Setting, d.Have, d.Want)
 }
 
+// ErrForeign is a stream whose name is needed and that holds something else: it
+// is another fabric's or another program's, and not to be repaired.
+var ErrForeign = errors.New("the name is taken by another stream")
+
 // DriftError reports every setting of one asset that differs.
 type DriftError struct{ Drifts []Drift }
 
@@ -132,6 +136,9 @@ func EnsureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return nil, fmt.Errorf("%s: %w", asset, err)
 	}
 	have := s.CachedInfo().Config
+	if !slices.ContainsFunc(have.Subjects, func(subject string) bool { return slices.Contains(want.Subjects, subject) }) {
+		return nil, fmt.Errorf("%s: %w: it holds %s; use another namespace or stage", asset, ErrForeign, strings.Join(have.Subjects, ", "))
+	}
 	slices.Sort(have.Subjects)
 	slices.Sort(want.Subjects)
 	return s, compare(asset, streamSettings, have, want)

@@ -122,6 +122,9 @@ func (h *Handler) Grace() time.Duration { return h.options.Grace }
 
 // Work runs the command for one attempt and waits for its end.
 func (h *Handler) Work(ctx context.Context, t *worker.Task) job.Outcome {
+	if strings.ContainsRune(t.Job().InputRef+t.Job().Key, 0) {
+		return job.Discarded("input_ref or key has a NUL, which no environment variable can hold")
+	}
 	input, err := h.input(ctx, t.Job())
 	if errors.Is(err, ErrNoInput) {
 		return job.Discarded(err.Error())
@@ -129,9 +132,9 @@ func (h *Handler) Work(ctx context.Context, t *worker.Task) job.Outcome {
 	if err != nil {
 		return job.Failed(err.Error())
 	}
-	defer input.Close()
 	ended, err := h.run(ctx, t.Job(), input, t.Log())
 	if err != nil {
+		_ = input.Close() // nothing has read it
 		return job.Failed(fmt.Sprintf("starting %s: %s", h.argv[0], err))
 	}
 	return ended.outcome(context.Cause(ctx))
@@ -165,12 +168,16 @@ type end struct {
 	state  *os.ProcessState
 	output *spool
 	stderr string // its last few KiB, trimmed
+	input  error  // why the command did not get its whole input
 }
 
 // outcome says what the end means. cause is why the attempt had to stop, nil if
 // it did not. A command that was told to stop and still says how it ended is
 // believed.
 func (e end) outcome(cause error) job.Outcome {
+	if e.input != nil {
+		return job.Failed(e.input.Error())
+	}
 	if err := e.output.err; errors.Is(err, errTooLarge) {
 		return job.Discarded(err.Error())
 	} else if err != nil {

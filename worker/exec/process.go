@@ -38,7 +38,7 @@ const closeDelay = time.Second
 // when the thread that started the process ends, not the process, and the Go
 // runtime may end a thread that nobody holds. The thread is needed anyway, since
 // waiting for the end blocks it.
-func (h *Handler) run(ctx context.Context, j job.Job, input io.Reader, log *slog.Logger) (end, error) {
+func (h *Handler) run(ctx context.Context, j job.Job, input io.ReadCloser, log *slog.Logger) (end, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -50,9 +50,10 @@ func (h *Handler) run(ctx context.Context, j job.Job, input io.Reader, log *slog
 	}
 	output := &spool{memory: h.options.MemoryOutput, limit: h.options.MaxOutput, failed: stop}
 	stderr := &tail{log: func(line string) { log.Log(ctx, h.options.StderrLevel, "stderr", "line", line) }}
-	read := p.copy(input, output, stderr)
-	p.awaitEnd(ctx, h.options, read)
-	return end{state: p.cmd.ProcessState, output: output, stderr: stderr.text()}, nil
+	fed := &feed{from: input, failed: stop}
+	read := p.copy(fed, output, stderr)
+	p.awaitEnd(ctx, h.options, fed, read)
+	return end{state: p.cmd.ProcessState, output: output, stderr: stderr.text(), input: fed.err}, nil
 }
 
 // start starts the command on three pipes. When it fails, no pipe is left.
@@ -99,10 +100,10 @@ func (p *process) close() {
 
 // copy feeds stdin and reads stdout and stderr, each in a goroutine of its own.
 // The channel is closed when all three are done.
-func (p *process) copy(input io.Reader, stdout *spool, stderr *tail) <-chan struct{} {
+func (p *process) copy(input *feed, stdout *spool, stderr *tail) <-chan struct{} {
 	var streams sync.WaitGroup
 	streams.Go(func() {
-		_, _ = io.Copy(p.stdin, input) // a command need not read its input
+		_, _ = io.Copy(p.stdin, input) // feed keeps errors of the input; a command need not read its input
 		closeFile(p.stdin)
 	})
 	streams.Go(func() { stdout.readFrom(p.stdout) })
@@ -118,7 +119,7 @@ func (p *process) copy(input io.Reader, stdout *spool, stderr *tail) <-chan stru
 // awaitEnd waits for the command, then for what it wrote, and kills what it left
 // behind. The command is reaped last: until then its process id, which is the
 // id of its group, cannot be given to a stranger that the signals would hit.
-func (p *process) awaitEnd(ctx context.Context, o Options, read <-chan struct{}) {
+func (p *process) awaitEnd(ctx context.Context, o Options, input *feed, read <-chan struct{}) {
 	exited := make(chan struct{})
 	var stopper sync.WaitGroup
 	stopper.Go(func() { p.stopOn(ctx, o.Grace, exited) })
@@ -127,6 +128,7 @@ func (p *process) awaitEnd(ctx context.Context, o Options, read <-chan struct{})
 	stopper.Wait()
 
 	closeFile(p.stdin) // frees a feeder whose reader has gone
+	input.end()
 	wait(ctx, read, o.Linger)
 	p.killGroup()
 	wait(context.WithoutCancel(ctx), read, closeDelay)
