@@ -13,34 +13,36 @@ import (
 	"github.com/weft-fabric/weft/job"
 )
 
-func TestClaimWhoseAnswerWasLostIsHandedOutOnce(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t)
-	proxy := s.Proxy()
-	nc := proxy.Connect()
-	backend := join(t, s)
-	enqueue(t, backend.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
-	st := workQueue(t, backend.nc, "hash")
-	// A claim looks at the clock after its item has come and before it is written:
-	// from there on the server's answers are lost.
-	var muted atomic.Bool
-	p := process{open(t, nc, func(o *fabric.Options) {
+// loseAnswersAfterDelivery joins through a proxy and loses the server's answers
+// from the moment at which the process has been given an item and has not yet
+// claimed its job: a claim looks at the clock in between.
+func loseAnswersAfterDelivery(t *testing.T, backend process, proxy *natstest.Proxy, stage string) (process, *atomic.Bool) {
+	t.Helper()
+	st, muted, nc := workQueue(t, backend.nc, stage), &atomic.Bool{}, proxy.Connect()
+	clock := func(o *fabric.Options) {
 		o.Clock = func() time.Time {
-			if c, err := st.Consumer(t.Context(), "runners"); err == nil && c.CachedInfo().NumAckPending > 0 && muted.CompareAndSwap(false, true) {
+			c, err := st.Consumer(t.Context(), "runners")
+			if err == nil && c.CachedInfo().NumAckPending > 0 && muted.CompareAndSwap(false, true) {
 				proxy.Mute()
 			}
 			return time.Now()
 		}
-	}), nc}
+	}
+	return process{open(t, nc, clock), nc}, muted
+}
+
+func TestClaimWhoseAnswerWasLostIsHandedOutOnce(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t)
+	proxy, backend := s.Proxy(), join(t, s)
+	enqueue(t, backend.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
+	p, muted := loseAnswersAfterDelivery(t, backend, proxy, "hash")
 	r := runner(t, p.Fabric, "")
 	done := make(chan job.Claim, 1)
 	go func() {
-		claims, err := r.Claim(t.Context(), "hash", 1)
-		if err != nil {
-			t.Errorf("claim: %v", err)
-			return
+		if claims, err := r.Claim(t.Context(), "hash", 1); err == nil {
+			done <- claims[0]
 		}
-		done <- claims[0]
 	}()
 	before := awaitState(t, backend.Fabric, "a", job.StateLeased)
 	if !muted.Load() || len(done) > 0 {

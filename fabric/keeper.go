@@ -36,7 +36,7 @@ const (
 // Keep runs a keeper until ctx ends. It returns after its last write, and gives
 // the lead up.
 func (f *Fabric) Keep(ctx context.Context) error {
-	return newElection(f).run(ctx, func(ctx context.Context) error { return newKeeper(f).lead(ctx) })
+	return newElection(f).run(undated{ctx}, func(ctx context.Context) error { return newKeeper(f).lead(ctx) })
 }
 
 // keeper is one term of leading.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -31,21 +32,52 @@ func (f *Fabric) outputBucket() string { return f.opts.Namespace + "-output" }
 
 // store puts an output where the record can name it: up to job.MaxInlineOutput
 // bytes into the reference itself, more into an object named by job and fence, so
-// that a stale worker's output never replaces its successor's.
+// that a stale worker's output never replaces its successor's. An output that
+// cannot be read fails with job.ErrInvalidJob.
 func (f *Fabric) store(ctx context.Context, token job.Token, open func() (io.ReadCloser, error)) (string, error) {
 	body, err := open()
 	if err != nil {
-		return "", fmt.Errorf("output: %w", err)
+		return "", unreadable(err)
 	}
 	defer body.Close()
-	head, err := io.ReadAll(io.LimitReader(body, job.MaxInlineOutput+1))
+	src := &source{Reader: body}
+	ref, err := f.storeFrom(ctx, token, src)
+	if src.err != nil {
+		return "", unreadable(src.err)
+	}
+	return ref, err
+}
+
+func (f *Fabric) storeFrom(ctx context.Context, token job.Token, src io.Reader) (string, error) {
+	head, err := io.ReadAll(io.LimitReader(src, job.MaxInlineOutput+1))
 	if err != nil {
-		return "", fmt.Errorf("output: %w", err)
+		return "", err
 	}
 	if len(head) <= job.MaxInlineOutput {
 		return dataURI(head), nil
 	}
-	return f.storeObject(ctx, token, io.MultiReader(bytes.NewReader(head), body))
+	return f.storeObject(ctx, token, io.MultiReader(bytes.NewReader(head), src))
+}
+
+// source is an output that is being read. It remembers its own error, to tell it
+// from the server's.
+type source struct {
+	io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// unreadable is the error of an output that its own reader fails to give. Trying
+// again is of no use, so it is the outcome that is refused.
+func unreadable(err error) error {
+	return fmt.Errorf("%w: %w", job.Invalid("the output cannot be read"), err)
 }
 
 func (f *Fabric) storeObject(ctx context.Context, token job.Token, body io.Reader) (string, error) {
@@ -115,10 +147,10 @@ func (f *Fabric) OpenRef(ctx context.Context, ref string) (io.ReadCloser, error)
 	if err != nil {
 		return nil, unopened(ref, err)
 	}
-	// The client ends the reading of an object after some seconds when its
-	// context has no deadline. How long a reader takes is the caller's to say.
-	ctx, cancel := context.WithTimeout(ctx, longestRead)
-	object, err := objects.Get(ctx, name)
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(longestSilence, cancel) // the client waits for answers as long as ctx says
+	object, err := objects.Get(patient{ctx}, name)
+	late.Stop()
 	if err != nil {
 		cancel()
 		return nil, unopened(ref, err)
@@ -126,8 +158,21 @@ func (f *Fabric) OpenRef(ctx context.Context, ref string) (io.ReadCloser, error)
 	return &objectReader{object, cancel}, nil
 }
 
-// longestRead is beyond what any reader of an object takes.
-const longestRead = 30 * 24 * time.Hour
+// How long a reader of an object waits for a chunk: one that is lost never comes.
+// Every now and then it looks whether it is still wanted.
+const (
+	longestSilence = 30 * time.Second
+	readLook       = time.Second
+)
+
+// patient is a context whose deadline is always a moment ahead. The client ends
+// the reading of an object at its context's deadline, after some seconds if it
+// has none, and how long a reader takes is the caller's to say. It holds a lock
+// while it waits, against Close too, so the moment is short.
+type patient struct{ context.Context }
+
+// Deadline is a moment from now.
+func (patient) Deadline() (time.Time, bool) { return time.Now().Add(readLook), true }
 
 // objectReader reads an object under a context of its own. What it gives before
 // its end is not known to be the object: the last read fails if the digest does
@@ -137,9 +182,22 @@ type objectReader struct {
 	cancel context.CancelFunc
 }
 
-// Close ends the reading.
+// Read waits for bytes for a while, however long the reader took before.
+func (r *objectReader) Read(p []byte) (int, error) {
+	for began := time.Now(); ; {
+		n, err := r.ObjectResult.Read(p)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if time.Since(began) > longestSilence {
+			return 0, fmt.Errorf("object: no more of it came in %s: %w", longestSilence, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
+// Close ends the reading, also one that waits.
 func (r *objectReader) Close() error {
-	defer r.cancel()
+	r.cancel()
 	return r.ObjectResult.Close()
 }
 

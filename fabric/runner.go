@@ -176,7 +176,7 @@ func (r *Runner) Claim(ctx context.Context, stage string, n int) ([]job.Claim, e
 		return nil, job.Invalid("a claim of %d jobs; ask for at least 1", n)
 	}
 	t := r.call(stage)
-	claims, err := t.claim(ctx, n)
+	claims, err := t.claim(undated{ctx}, n)
 	over := ctx.Err()
 	if over != nil {
 		t.close(claims)

@@ -44,9 +44,9 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	return r.followUp(ctx, h)
 }
 
-// stored puts the output of a success where the record can name it. An output
-// that cannot be read is the attempt's failure, one that cannot be written the
-// server's.
+// stored puts the output of a success where the record can name it. For an output
+// that cannot be read the outcome is refused with job.ErrInvalidJob, and its
+// worker fails the attempt instead; one that cannot be written may be tried again.
 func (r *Runner) stored(ctx context.Context, token job.Token, o job.Outcome) (job.Outcome, error) {
 	if o.Kind() != job.KindCompleted || o.OutputRef() != "" || o.Open() == nil {
 		return o, nil

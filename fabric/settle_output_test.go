@@ -5,14 +5,18 @@ package fabric_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/natstest"
 	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/worker"
 )
 
 func TestOutputsOfAnySizeAreReadableByAnybody(t *testing.T) {
@@ -57,20 +61,42 @@ func TestOutputOfALostClaimDoesNotReplaceItsSuccessors(t *testing.T) {
 	}
 }
 
-func TestOutputThatCannotBeReadLeavesTheClaim(t *testing.T) {
+// brokenOutput gives n bytes and then fails.
+func brokenOutput(n int, err error) job.Outcome {
+	return job.CompletedFrom(func() (io.ReadCloser, error) {
+		if n == 0 {
+			return nil, err
+		}
+		return io.NopCloser(io.MultiReader(bytes.NewReader(make([]byte, n)), iotest.ErrReader(err))), nil
+	})
+}
+
+func TestOutputThatCannotBeReadIsRefusedAndLeavesTheClaim(t *testing.T) {
 	t.Parallel()
 	p := join(t, natstest.Start(t))
 	r := runner(t, p.Fabric, "")
-	enqueue(t, p.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x"})
-	c := claimNext(t, r, "hash", "a")
 	broken := errors.New("the disk is gone")
-	err := r.Settle(t.Context(), c, job.CompletedFrom(func() (io.ReadCloser, error) { return nil, broken }))
-	if !errors.Is(err, broken) {
-		t.Fatal(err)
+	for _, n := range []int{0, 10, 1 << 20} { // not opened, broken off early, broken off as an object
+		j := enqueue(t, p.Fabric, job.Spec{Stage: "hash", InputRef: "data:,x"})
+		c := claimNext(t, r, "hash", j.ID)
+		err := r.Settle(t.Context(), c, brokenOutput(n, broken))
+		refused(t, err, job.ErrInvalidJob)
+		if !errors.Is(err, broken) {
+			t.Errorf("after %d bytes: %v", n, err)
+		}
+		settle(t, r, renew(t, r, c), job.FailedAfter("no output", time.Hour))
 	}
-	settle(t, r, c, job.Failed(err.Error()))
-	if j := get(t, p.Fabric, "a"); j.State != job.StateRetryWaiting || !strings.Contains(j.Reason, broken.Error()) {
-		t.Fatalf("%+v", j)
+}
+
+func TestAttemptWhoseOutputCannotBeReadFailsWithTheReason(t *testing.T) {
+	t.Parallel()
+	p := join(t, natstest.Start(t))
+	enqueue(t, p.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x", MaxAttempts: 1})
+	work(t, p.Fabric, "hash", 1, func(context.Context, *worker.Task) job.Outcome {
+		return brokenOutput(10, errors.New("the disk is gone"))
+	})
+	if j := awaitState(t, p.Fabric, "a", job.StateFailed); !strings.Contains(j.Reason, "the disk is gone") {
+		t.Fatalf("reason %q", j.Reason)
 	}
 }
 

@@ -19,6 +19,10 @@ import (
 // its answer was lost.
 const WriteHeader = "Weft-Write"
 
+// operationHeader is where the client's key-value store says that a message
+// stands for no value.
+const operationHeader = "KV-Operation"
+
 // answerWait is how long one try of a write or read waits for the server. A try
 // that got no answer is repeated while the caller's context lasts.
 const answerWait = 2 * time.Second
@@ -72,7 +76,7 @@ func (b *Bucket) getOnce(ctx context.Context, key string) (Entry, error) {
 // isMarker reports whether a message stands for a value that is gone, by a
 // person's delete or by its time to live.
 func isMarker(h nats.Header) bool {
-	return h.Get("KV-Operation") != "" || h.Get("Nats-Marker-Reason") != ""
+	return h.Get(operationHeader) != "" || h.Get("Nats-Marker-Reason") != ""
 }
 
 // Write is one compare-and-set.
@@ -81,6 +85,8 @@ type Write struct {
 	Value    []byte
 	Revision uint64        // what the key must be at; 0 means it has no value
 	TTL      time.Duration // whole seconds until the value expires; 0 is never
+
+	remove bool // leave a marker in place of a value
 }
 
 // Swap writes the value if the key is at the expected revision, and returns the
@@ -149,6 +155,9 @@ func (b *Bucket) message(w Write, mark string) *nats.Msg {
 		WriteHeader:                         {mark},
 		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(w.Revision, 10)},
 	}}
+	if w.remove {
+		msg.Header.Set(operationHeader, "DEL")
+	}
 	if b.free {
 		msg.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
 	}
@@ -160,14 +169,11 @@ func (b *Bucket) message(w Write, mark string) *nats.Msg {
 }
 
 // Delete removes a key's value if it is at the revision, and leaves a marker. It
-// is for keys that are not jobs: a job's record ends by its retention.
+// is for keys that are not jobs: a job's record ends by its retention. Its errors
+// are those of Swap.
 func (b *Bucket) Delete(ctx context.Context, key string, revision uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	if err := b.watch.Delete(ctx, key, jetstream.LastRevision(revision)); err != nil {
-		return fmt.Errorf("delete %s: %w", key, err)
-	}
-	return nil
+	_, err := b.Swap(ctx, Write{Key: key, Revision: revision, remove: true})
+	return err
 }
 
 func undecided(key string, cause error) error {

@@ -76,7 +76,7 @@ func TestDeleteOfAnotherRevisionIsRefused(t *testing.T) {
 	b, _ := bucket(t)
 	first := swap(t, b, kv.Write{Key: "leader.keeper", Value: []byte("x")})
 	swap(t, b, kv.Write{Key: "leader.keeper", Value: []byte("y"), Revision: first})
-	if err := b.Delete(t.Context(), "leader.keeper", first); err == nil {
+	if _, ok := errors.AsType[*kv.Conflict](b.Delete(t.Context(), "leader.keeper", first)); !ok {
 		t.Fatal("deleted what somebody else wrote")
 	}
 	if e := get(t, b, "leader.keeper"); string(e.Value) != "y" {

@@ -68,6 +68,25 @@ func TestLostAnswerOfAnUpdateIsRecognised(t *testing.T) {
 	}
 }
 
+func TestLostAnswerOfADeleteIsRecognised(t *testing.T) {
+	t.Parallel()
+	through, direct, p := behindProxy(t)
+	revision := swap(t, through, kv.Write{Key: "leader.keeper", Value: []byte("x")})
+	p.Mute()
+	done := make(chan error, 1)
+	go func() { done <- through.Delete(t.Context(), "leader.keeper", revision) }()
+	natstest.Eventually(t, soon, "the delete arrives", func() bool { return get(t, direct, "leader.keeper").Marker })
+	p.Heal()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(2 * soon):
+		t.Fatal("no answer")
+	}
+}
+
 func TestLostAnswerAfterWhichOthersWroteIsAConflict(t *testing.T) {
 	t.Parallel()
 	through, direct, p := behindProxy(t)

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // errWatchEnded means that the server side of a watch went away for good.
 var errWatchEnded = errors.New("the watch ended")
+
+// errWatchSilent means that a watch did not give what is there, in time.
+var errWatchSilent = errors.New("the watch fell silent before it was complete")
 
 // Change is one step of a watch. Synced marks the point where everything that
 // was there at the start has been given; its Entry is empty.
@@ -20,27 +24,46 @@ type Change struct {
 	Synced bool
 }
 
+// watchSilence is how long a watch may give nothing before it is synced. A
+// request for it, or the server side of it, can get lost when a leader changes,
+// and the client waits for that without end.
+const watchSilence = 10 * time.Second
+
 // Watch gives what the matching keys hold now, then a Synced change, then every
 // change as it happens, until ctx ends or the caller stops. Patterns are those
-// of the bucket, such as job.*.
+// of the bucket, such as job.*. It fails when the server falls silent before the
+// Synced change.
 func (b *Bucket) Watch(ctx context.Context, patterns ...string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		// The client writes into the slice that it is given.
-		watcher, err := b.watch.WatchFiltered(ctx, append([]string(nil), patterns...))
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		watcher, err := b.begin(ctx, cancel, patterns)
 		if err != nil {
 			yield(Change{}, fmt.Errorf("watch %s: %w", strings.Join(patterns, " "), err))
 			return
 		}
 		defer watcher.Stop()
-		for {
+		silence := time.NewTimer(watchSilence)
+		defer silence.Stop()
+		for synced := false; ; {
+			if !synced {
+				silence.Reset(watchSilence)
+			}
 			select {
 			case <-ctx.Done():
 				yield(Change{}, ctx.Err())
+				return
+			case <-silence.C:
+				yield(Change{}, errWatchSilent)
 				return
 			case update, open := <-watcher.Updates():
 				if !open {
 					yield(Change{}, errWatchEnded)
 					return
+				}
+				if update == nil {
+					synced = true
+					silence.Stop()
 				}
 				if !yield(changeOf(update), nil) {
 					return
@@ -48,6 +71,17 @@ func (b *Bucket) Watch(ctx context.Context, patterns ...string) iter.Seq2[Change
 			}
 		}
 	}
+}
+
+// begin asks for a watch, for no longer than it may be silent.
+func (b *Bucket) begin(ctx context.Context, cancel context.CancelFunc, patterns []string) (jetstream.KeyWatcher, error) {
+	late := time.AfterFunc(watchSilence, cancel)
+	// The client writes into the slice that it is given.
+	watcher, err := b.watch.WatchFiltered(ctx, append([]string(nil), patterns...))
+	if !late.Stop() {
+		err = errors.Join(errWatchSilent, err)
+	}
+	return watcher, err
 }
 
 func changeOf(update jetstream.KeyValueEntry) Change {

@@ -81,7 +81,7 @@ func describe(out io.Writer, raw []byte) error {
 		}
 	}
 	for _, a := range j.AttemptsLog {
-		fmt.Fprintf(&text, "%-22s %s\n", "attempt", attemptLine(a))
+		fmt.Fprintf(&text, "%-22s %s\n", "attempt", strings.Map(printableRune, attemptLine(a)))
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -221,7 +221,7 @@ func (p *process) url() string {
 // poll waits until something holds.
 func poll(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
 		if holds() {
 			return
 		}

@@ -100,7 +100,7 @@ func main() {
 		panic(err)
 	}
 	pipe.WriteString("x")
-	time.Sleep(time.Hour)
+	<-time.After(time.Hour)
 	fmt.Fprint(pipe)
 }
 `

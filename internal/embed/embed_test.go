@@ -261,7 +261,7 @@ func TestHelperServer(t *testing.T) {
 
 func awaitFile(t *testing.T, path string) string {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
 		text, _ := os.ReadFile(path)
 		if line, ok := strings.CutSuffix(string(text), "\n"); ok {
 			return line

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,20 +37,35 @@ func Cluster(tb testing.TB, edit ...func(*server.Options)) []*Server {
 	return servers
 }
 
+// The ports of a cluster's routes lie below those that the system gives out by
+// itself. So nobody else is given one between its being found and its being used.
+const (
+	firstPort = 10_000
+	portRange = 20_000
+)
+
+// lastPort counts the ports that this process has tried.
+var lastPort atomic.Int64
+
 // freePorts finds ports that nobody listens on. Each server must know the others'
 // before it starts.
 func freePorts(tb testing.TB, n int) []int {
 	tb.Helper()
-	ports := make([]int, n)
-	for i := range ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var ports []int
+	for range portRange {
+		// Processes of other packages' tests begin elsewhere.
+		port := firstPort + (os.Getpid()*101+int(lastPort.Add(1)))%portRange
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			tb.Fatalf("natstest: cluster: %v", err)
+			continue
 		}
-		defer listener.Close()
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
+		listener.Close()
+		if ports = append(ports, port); len(ports) == n {
+			return ports
+		}
 	}
-	return ports
+	tb.Fatal("natstest: cluster: no free ports")
+	return nil
 }
 
 func awaitCluster(tb testing.TB, servers []*Server) {

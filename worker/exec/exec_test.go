@@ -257,7 +257,7 @@ func startWork(t *testing.T, text string, cause error) (pid int, outcome func() 
 // awaitPID waits for a file that holds a process id and a newline.
 func awaitPID(t *testing.T, path string) int {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
 		text, _ := os.ReadFile(path)
 		if line, ok := strings.CutSuffix(string(text), "\n"); ok {
 			pid, err := strconv.Atoi(line)
@@ -275,7 +275,7 @@ func awaitPID(t *testing.T, path string) int {
 // gone.
 func wantGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
 		if !alive(pid) {
 			return
 		}
