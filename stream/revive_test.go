@@ -14,7 +14,7 @@ import (
 )
 
 // brief is the ack-wait of items whose holder says nothing more.
-var brief = stream.Settings{Lease: time.Second}
+var brief = stream.Settings{Lease: 2 * time.Second}
 
 // fourTaken gives four items to a worker that falls silent: a, b, c and d.
 func fourTaken(t *testing.T) (*fixture, *stream.Puller, chan *stream.Delivery, map[string]*stream.Delivery) {

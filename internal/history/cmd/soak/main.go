@@ -32,7 +32,7 @@ func main() {
 // The length of one round's chaos, and the bound of what follows it.
 const (
 	roundChaos = 15 * time.Second
-	roundDrain = 90 * time.Second
+	roundDrain = 45 * time.Second
 )
 
 func run(ctx context.Context, args []string) error {
