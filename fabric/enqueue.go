@@ -181,25 +181,27 @@ func (f *Fabric) withoutMet(ctx context.Context, j job.Job) (_ job.Job, missing,
 // offerFirst publishes the item or the schedule of a job that waits for nothing
 // else. An item that is there stays.
 func (f *Fabric) offerFirst(ctx context.Context, rec kv.Record) error {
-	if !ready(rec.Job) {
-		return nil
-	}
-	if rec.Job.AvailableAt.After(f.Now()) {
-		return f.withStage(ctx, rec.Job, func() error { return f.queue.OfferLater(ctx, itemOf(rec), rec.Job.AvailableAt) })
-	}
-	return f.withStage(ctx, rec.Job, func() error { return f.queue.OfferNew(ctx, itemOf(rec)) })
+	return f.offerBy(ctx, rec, f.queue.OfferNew)
 }
 
 // offer publishes the item of a waiting job in place of the one that is there,
 // or its schedule when it is not due.
 func (f *Fabric) offer(ctx context.Context, rec kv.Record) error {
+	return f.offerBy(ctx, rec, f.queue.Offer)
+}
+
+// offerBy publishes what a waiting job needs to come to a worker: nothing while
+// it waits for others, a schedule before its time, and then its item.
+func (f *Fabric) offerBy(ctx context.Context, rec kv.Record, now func(context.Context, stream.Item) error) error {
 	if !ready(rec.Job) {
 		return nil
 	}
-	if rec.Job.AvailableAt.After(f.Now()) {
-		return f.withStage(ctx, rec.Job, func() error { return f.queue.OfferLater(ctx, itemOf(rec), rec.Job.AvailableAt) })
-	}
-	return f.withStage(ctx, rec.Job, func() error { return f.queue.Offer(ctx, itemOf(rec)) })
+	return f.withStage(ctx, rec.Job, func() error {
+		if rec.Job.AvailableAt.After(f.Now()) {
+			return f.queue.OfferLater(ctx, itemOf(rec), rec.Job.AvailableAt)
+		}
+		return now(ctx, itemOf(rec))
+	})
 }
 
 // withStage publishes, and again after making a stream that turned out to be

@@ -14,7 +14,7 @@ import (
 )
 
 // problem is one folder under the problems directory: problem.json and the
-// numbered tests, NN.in with NN.out.
+// numbered tests, NN.in with NN.ans.
 type problem struct {
 	Title         string  `json:"title"`
 	TimeLimitMS   int64   `json:"time_limit_ms"`
@@ -103,19 +103,19 @@ func parseProblem(data []byte) (problem, error) {
 	return p, err
 }
 
-// findCases pairs each NN.in with its NN.out, in the order of their names.
+// findCases pairs each NN.in with its NN.ans, in the order of their names.
 func findCases(dir string) ([]testCase, error) {
 	inputs, err := filepath.Glob(filepath.Join(dir, "*.in"))
 	if err != nil {
 		return nil, err
 	}
 	if len(inputs) == 0 {
-		return nil, fmt.Errorf("it has no test; add 01.in and 01.out")
+		return nil, fmt.Errorf("it has no test; add 01.in and 01.ans")
 	}
 	var cases []testCase
 	for _, input := range inputs {
 		stem := strings.TrimSuffix(input, ".in")
-		answer := stem + ".out"
+		answer := stem + ".ans"
 		if _, err := os.Stat(answer); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("test %s has an input and no expected output; add %s", filepath.Base(input), filepath.Base(answer))
 		}

@@ -23,7 +23,7 @@ func testProblem(t *testing.T, answer string) string {
 	for name, text := range map[string]string{
 		"problem.json": `{"title":"test","time_limit_ms":60000,"memory_limit_mib":256,"checker":"exact"}`,
 		"01.in":        "",
-		"01.out":       answer,
+		"01.ans":       answer,
 	} {
 		path := filepath.Join(dir, "test", name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
