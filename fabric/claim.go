@@ -84,10 +84,20 @@ func (t *taking) look() (done bool, err error) {
 // heldHere deals with an item whose job this process believes to hold, since it
 // must not hold it twice. It reports false when that claim is over: somebody else
 // has decided, or its holder was asked to renew and did not. Then the holder is
-// told, and the job may be claimed anew.
+// told, and the job may be claimed anew. A write of the holder that is under way,
+// or newer than what was read here, decides; the item waits for it.
 func (t *taking) heldHere(h *holding) (done bool) {
+	if !h.mu.TryLock() {
+		t.item.Nak(t.stage.Lease / 3)
+		return true
+	}
+	defer h.mu.Unlock()
 	j, now := t.rec.Job, t.r.f.Now()
-	if t.r.mine(h, j) {
+	if h.rec.Revision > t.rec.Revision {
+		t.item.Nak(t.stage.Lease / 3)
+		return true
+	}
+	if !h.settled && t.r.mine(h, j) {
 		switch {
 		case j.ItemSeq != t.item.Seq: // the holder has another item of the job: this one is a duplicate
 			t.item.Remove()
@@ -101,6 +111,7 @@ func (t *taking) heldHere(h *holding) (done bool) {
 			return true
 		}
 	}
+	h.settled = true
 	t.r.drop(j.ID, h)
 	h.hint()
 	return false
