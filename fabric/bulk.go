@@ -76,7 +76,7 @@ func (b *bulk) begin(ctx context.Context, specs iter.Seq[job.Spec]) {
 			_, e.err = b.f.stages.get(ctx, e.spec.Stage, e.spec.Lane())
 		}
 		if e.err == nil && e.plain() {
-			e.record = b.f.bucket.BeginJob(e.job)
+			e.record = b.f.bucket.BeginJob(e.job, 0, 0, nil)
 		}
 		b.records <- e
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/weft-fabric/weft/internal/flight"
 	"github.com/weft-fabric/weft/kv"
 	"github.com/weft-fabric/weft/stream"
 )
@@ -22,6 +23,7 @@ type Fabric struct {
 	log    *slog.Logger
 	nc     *nats.Conn
 	js     jetstream.JetStream
+	tower  *flight.Tower
 	bucket *kv.Bucket
 	queue  *stream.Queue
 	clock  *clock
@@ -36,7 +38,7 @@ type Fabric struct {
 // a *ServerError when the server is too old or has no JetStream, and with a
 // *topology.DriftError when a setting differs from what this version needs. The
 // connection stays the caller's.
-func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Fabric, error) {
+func Open(ctx context.Context, nc *nats.Conn, opts Options) (_ *Fabric, err error) {
 	opts = opts.withDefaults()
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -48,13 +50,22 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := kv.Open(ctx, js, kv.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, Unchecked: opts.Faults.NoRevisionCheck})
+	tower, err := flight.New(nc)
+	if err != nil {
+		return nil, explain(nc, err)
+	}
+	defer func() {
+		if err != nil {
+			tower.Close()
+		}
+	}()
+	bucket, err := kv.Open(ctx, js, tower, kv.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, Unchecked: opts.Faults.NoRevisionCheck})
 	if err != nil {
 		return nil, explain(nc, err)
 	}
 	f := &Fabric{
-		opts: opts, log: opts.Logger, nc: nc, js: js, bucket: bucket,
-		queue: stream.New(nc, js, stream.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, APIPrefix: api}),
+		opts: opts, log: opts.Logger, nc: nc, js: js, tower: tower, bucket: bucket,
+		queue: stream.New(nc, js, tower, stream.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, APIPrefix: api}),
 		clock: newClock(opts.Clock, bucket.ServerTime, opts.Logger),
 	}
 	f.stages = newStages(f)
@@ -80,6 +91,7 @@ func jetStream(nc *nats.Conn, domain string) (js jetstream.JetStream, api string
 func (f *Fabric) Close() {
 	f.stop()
 	f.closed.Wait()
+	f.tower.Close()
 }
 
 // Now is the server's clock, as far as this process knows it, in whole

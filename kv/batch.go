@@ -27,7 +27,7 @@ const (
 // has moved. On one server it costs a flush of the disk, so it is for what cannot
 // be done in two steps.
 func (b *Bucket) SaveWith(ctx context.Context, j job.Job, other Write) (Record, error) {
-	record := Write{Key: JobKey(j.ID), Value: j.AppendJSON(nil)}
+	record := Write{Key: JobKey(j.ID), Value: encode(j)}
 	mark, retry, create := nuid.Next(), newRetry(), other.Revision == 0
 	for {
 		last, err := b.publishBatch(ctx, mark, record, other)

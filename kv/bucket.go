@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/weft-fabric/weft/internal/flight"
 	"github.com/weft-fabric/weft/internal/topology"
 )
 
@@ -25,6 +26,7 @@ const markerTTL = time.Hour
 // Bucket is the fabric's KV bucket. It is safe for concurrent use.
 type Bucket struct {
 	js     jetstream.JetStream
+	tower  *flight.Tower
 	stream jetstream.Stream
 	watch  jetstream.KeyValue
 	name   string
@@ -60,8 +62,9 @@ func StreamConfig(cfg Config) jetstream.StreamConfig {
 }
 
 // Open creates the bucket when it is absent and compares its settings when it is
-// present; it fails with a *topology.DriftError when they differ.
-func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Bucket, error) {
+// present; it fails with a *topology.DriftError when they differ. Writes go by the
+// tower, which stays the caller's.
+func Open(ctx context.Context, js jetstream.JetStream, tower *flight.Tower, cfg Config) (*Bucket, error) {
 	stream, err := topology.EnsureStream(ctx, js, StreamConfig(cfg))
 	if err != nil {
 		return nil, err
@@ -70,7 +73,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Bucket, err
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", cfg.Namespace, err)
 	}
-	return &Bucket{js: js, stream: stream, watch: watch, name: cfg.Namespace, prefix: "$KV." + cfg.Namespace + ".", free: cfg.Unchecked}, nil
+	return &Bucket{js: js, tower: tower, stream: stream, watch: watch, name: cfg.Namespace, prefix: "$KV." + cfg.Namespace + ".", free: cfg.Unchecked}, nil
 }
 
 // ServerTime asks the stream's leader for its clock.

@@ -31,7 +31,7 @@ func jetStream(t *testing.T, nc *nats.Conn) jetstream.JetStream {
 
 func openBucket(t *testing.T, nc *nats.Conn, cfg kv.Config) *kv.Bucket {
 	t.Helper()
-	b, err := kv.Open(t.Context(), jetStream(t, nc), cfg)
+	b, err := kv.Open(t.Context(), jetStream(t, nc), natstest.Tower(t, nc), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
+	"github.com/weft-fabric/weft/internal/flight"
 	"github.com/weft-fabric/weft/internal/natserr"
 )
 
@@ -23,9 +23,9 @@ const WriteHeader = "Weft-Write"
 // stands for no value.
 const operationHeader = "KV-Operation"
 
-// answerWait is how long one try of a write or read waits for the server. A try
-// that got no answer is repeated while the caller's context lasts.
-const answerWait = 2 * time.Second
+// answerWait is how long one try of a read waits for the server, as one of a write
+// does. A try that got no answer is repeated while the caller's context lasts.
+const answerWait = flight.Wait
 
 // Entry is a key as the leader has it.
 type Entry struct {
@@ -95,14 +95,14 @@ type Write struct {
 // server refused: a full disk, a missing permission. A key that was deleted or
 // has expired counts as having no value.
 func (b *Bucket) Swap(ctx context.Context, w Write) (uint64, error) {
-	return b.swap(ctx, w, nuid.Next())
+	return b.Begin(w, nil).End(ctx)
 }
 
-// swap is Swap under a mark, also one that an earlier try may have written.
-func (b *Bucket) swap(ctx context.Context, w Write, mark string) (uint64, error) {
+// decide goes on from the answer to a write until it is known what has become of
+// it. mark is what the write can be recognised by.
+func (b *Bucket) decide(ctx context.Context, w Write, mark string, revision uint64, err error) (uint64, error) {
 	retry, create := newRetry(), w.Revision == 0
-	for {
-		revision, err := b.publish(ctx, w, mark)
+	for ; ; revision, err = b.publish(ctx, w, mark) {
 		switch {
 		case err == nil:
 			return revision, nil
@@ -139,14 +139,13 @@ func (e Entry) steppedOver(w *Write) bool {
 	return true
 }
 
+// publish sends a write and waits for its answer.
 func (b *Bucket) publish(ctx context.Context, w Write, mark string) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	ack, err := b.js.PublishMsg(ctx, b.message(w, mark), jetstream.WithRetryAttempts(0))
-	if err != nil {
+	p := b.send(w, mark, nil)
+	if err := p.wait(ctx); err != nil {
 		return 0, err
 	}
-	return ack.Sequence, nil
+	return p.revision, p.err
 }
 
 // message is a write as the server takes it.

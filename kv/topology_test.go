@@ -125,7 +125,7 @@ func TestOpenNamesEverySettingThatDrifted(t *testing.T) {
 		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
 			t.Fatalf("%v: the server does not let it differ: %v", d.settings, err)
 		}
-		_, err := kv.Open(t.Context(), js, config)
+		_, err := kv.Open(t.Context(), js, natstest.Tower(t, js.Conn()), config)
 		drift, ok := errors.AsType[*topology.DriftError](err)
 		if !ok {
 			t.Fatalf("%v: %v", d.settings, err)
@@ -152,7 +152,7 @@ func TestOpenLeavesWhatIsTheOperators(t *testing.T) {
 	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Open(t.Context(), js, config); err != nil {
+	if _, err := kv.Open(t.Context(), js, natstest.Tower(t, js.Conn()), config); err != nil {
 		t.Fatal(err)
 	}
 	s, err := js.Stream(t.Context(), cfg.Name)
@@ -176,7 +176,7 @@ func TestRepairSetsRightWhatDriftedAndNothingElse(t *testing.T) {
 	if err := topology.RepairStream(t.Context(), js, kv.StreamConfig(config)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Open(t.Context(), js, config); err != nil {
+	if _, err := kv.Open(t.Context(), js, natstest.Tower(t, js.Conn()), config); err != nil {
 		t.Fatal(err)
 	}
 	s, err := js.Stream(t.Context(), cfg.Name)
@@ -195,7 +195,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 	for range 8 {
 		js := jetStream(t, s.Connect())
 		opening.Go(func() {
-			if _, err := kv.Open(t.Context(), js, config); err != nil {
+			if _, err := kv.Open(t.Context(), js, natstest.Tower(t, js.Conn()), config); err != nil {
 				t.Error(err)
 			}
 		})

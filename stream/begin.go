@@ -2,40 +2,48 @@ package stream
 
 import (
 	"context"
-	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 )
 
 // Pending is a first item that is on its way.
 type Pending struct {
 	q      *Queue
-	item   Item
-	future jetstream.PubAckFuture // nil if it could not even be sent
+	msg    *nats.Msg
+	landed chan error // gets the answer
 }
 
 // BeginNew publishes a job's first item, as OfferNew does, and does not wait for
 // the answer; End does.
 func (q *Queue) BeginNew(it Item) *Pending {
-	p := &Pending{q: q, item: it}
-	p.future, _ = q.js.PublishMsgAsync(q.message(it), jetstream.WithExpectLastSequencePerSubject(0)) // End tries again
-	return p
+	msg := q.message(it)
+	expect(msg, 0)
+	return &Pending{q: q, msg: msg, landed: q.send(msg)}
+}
+
+// send publishes a message; its answer comes by the channel.
+func (q *Queue) send(msg *nats.Msg) chan error {
+	landed := make(chan error, 1)
+	q.tower.Send(msg, func(_ uint64, err error) { landed <- err })
+	return landed
 }
 
 // End waits for the answer. What is not answered in time or is refused goes on as
 // in OfferNew, whose errors it has.
 func (p *Pending) End(ctx context.Context) error {
-	if future := p.future; future != nil {
-		p.future = nil // it answers once
-		late := time.NewTimer(answerWait)
-		defer late.Stop()
-		select {
-		case <-future.Ok():
-			return nil
-		case <-future.Err():
-		case <-late.C:
-		case <-ctx.Done():
-		}
+	err := p.q.decide(ctx, p.msg, receive(ctx, p.landed))
+	if isOccupied(err) {
+		return nil
 	}
-	return p.q.OfferNew(ctx, p.item)
+	return err
+}
+
+// receive waits for an answer, or until ctx ends, and then returns its error.
+func receive(ctx context.Context, landed <-chan error) error {
+	select {
+	case err := <-landed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -17,7 +17,7 @@ func TestPullerFollowsItsConsumerToAnotherLeader(t *testing.T) {
 	nc := natstest.Cluster(t)[0].Connect()
 	js, err := jetstream.New(nc)
 	must(t, err)
-	q := stream.New(nc, js, stream.Config{Namespace: "weft", Replicas: 3, APIPrefix: "$JS.API"})
+	q := stream.New(nc, js, natstest.Tower(t, nc), stream.Config{Namespace: "weft", Replicas: 3, APIPrefix: "$JS.API"})
 	natstest.Eventually(t, 3*soon, "the stage", func() bool { return q.Ensure(t.Context(), stage, settings) == nil })
 	f := &fixture{q, t, nc, js}
 	p, out := f.pull(settings, 10)

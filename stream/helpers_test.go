@@ -39,7 +39,7 @@ func on(t *testing.T, nc *nats.Conn, s stream.Settings) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := stream.New(nc, js, stream.Config{Namespace: "weft", Replicas: 1, APIPrefix: "$JS.API"})
+	q := stream.New(nc, js, natstest.Tower(t, nc), stream.Config{Namespace: "weft", Replicas: 1, APIPrefix: "$JS.API"})
 	if err := q.Ensure(t.Context(), stage, s); err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +53,12 @@ func queue(t *testing.T, s stream.Settings) *fixture {
 
 func item(id, body string) stream.Item {
 	return stream.Item{Stage: stage, Lane: job.DefaultPriority, JobID: id, Body: []byte(body), Revision: 7}
+}
+
+// awaitPending waits until the consumer knows of n items that nobody has taken.
+func (f *fixture) awaitPending(n uint64) {
+	f.t.Helper()
+	natstest.Eventually(f.t, soon, "items that wait", func() bool { return f.consumer("runners").NumPending == n })
 }
 
 func (f *fixture) offer(ids ...string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/weft-fabric/weft/internal/flight"
 	"github.com/weft-fabric/weft/internal/natserr"
 )
 
@@ -37,11 +38,7 @@ const (
 // OfferNew publishes a job's first item. An item that is there already is left
 // alone: the same offer was made before.
 func (q *Queue) OfferNew(ctx context.Context, it Item) error {
-	err := q.publish(ctx, q.message(it), jetstream.WithExpectLastSequencePerSubject(0))
-	if isOccupied(err) {
-		return nil
-	}
-	return err
+	return q.BeginNew(it).End(ctx)
 }
 
 // Offer publishes a job's item anew. It evicts the item that is there, so that a
@@ -109,22 +106,33 @@ func (q *Queue) message(it Item) *nats.Msg {
 }
 
 const (
-	// answerWait is how long one try of a publish waits for the server.
-	answerWait = 2 * time.Second
+	// answerWait is how long one question about what is stored waits for the
+	// server, as a publish does.
+	answerWait = flight.Wait
 	// repeatWait lies between two tries.
 	repeatWait = 100 * time.Millisecond
 )
 
-// publish repeats what stays undecided while ctx lasts, unless it turns out to be
-// stored. A second item for the first, which somebody may have taken meanwhile,
-// is harmless: its taker finds that the job is held by another item.
-func (q *Queue) publish(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) error {
-	for {
-		err := q.publishOnce(ctx, msg, opts...)
+// expect has a message refused unless its subject is at the sequence, 0 for none.
+func expect(msg *nats.Msg, sequence uint64) {
+	msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(sequence, 10))
+}
+
+// publish sends a message and waits until it is known what has become of it.
+func (q *Queue) publish(ctx context.Context, msg *nats.Msg) error {
+	return q.decide(ctx, msg, receive(ctx, q.send(msg)))
+}
+
+// decide goes on from the answer to a publish. It repeats what stays undecided
+// while ctx lasts, unless it turns out to be stored. A second item for the first,
+// which somebody may have taken meanwhile, is harmless: its taker finds that the
+// job is held by another item.
+func (q *Queue) decide(ctx context.Context, msg *nats.Msg, err error) error {
+	for ; ; err = receive(ctx, q.send(msg)) {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
+		case errors.Is(err, jetstream.ErrNoStreamResponse):
 			return fmt.Errorf("publish %s: %w: %w", msg.Subject, ErrNoStream, err)
 		case !natserr.Unknown(err):
 			return fmt.Errorf("publish %s: %w", msg.Subject, err)
@@ -138,13 +146,6 @@ func (q *Queue) publish(ctx context.Context, msg *nats.Msg, opts ...jetstream.Pu
 			return nil
 		}
 	}
-}
-
-func (q *Queue) publishOnce(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	_, err := q.js.PublishMsg(ctx, msg, opts...)
-	return err
 }
 
 // stored reports whether the message is there, as far as the server answers.

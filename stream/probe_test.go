@@ -25,6 +25,7 @@ func TestProbeTakesWhatIsThereAndTellsWhenThereIsNoMore(t *testing.T) {
 	t.Parallel()
 	f := queue(t, settings)
 	f.offer("a", "b", "c")
+	f.awaitPending(3) // the server tells its consumers a moment after it has answered
 	p, out := f.pull(settings, 4)
 	defer p.Close()
 	ended := make(chan struct{}, 1)
@@ -51,7 +52,7 @@ func TestProbeTakesWhatIsThereAndTellsWhenThereIsNoMore(t *testing.T) {
 	}
 	told(t, ended)
 	f.offer("d") // what comes later stays where it is: nothing stands
-	natstest.Eventually(t, soon, "the item waits", func() bool { return f.consumer("runners").NumPending == 1 })
+	f.awaitPending(1)
 	if n := f.consumer("runners").NumWaiting; n != 0 || len(out) != 0 {
 		t.Fatalf("%d requests stand, %d items came", n, len(out))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/weft-fabric/weft/internal/flight"
 	"github.com/weft-fabric/weft/internal/topology"
 	"github.com/weft-fabric/weft/job"
 )
@@ -36,6 +37,7 @@ const maxWaiting = 16384
 type Queue struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
+	tower    *flight.Tower
 	names    names
 	replicas int
 	api      string
@@ -44,9 +46,10 @@ type Queue struct {
 	seen map[string]bool // guarded by mu: stages whose stream was there
 }
 
-// New makes the queue's value; nothing is created before Ensure.
-func New(nc *nats.Conn, js jetstream.JetStream, cfg Config) *Queue {
-	return &Queue{nc: nc, js: js, names: names{cfg.Namespace}, replicas: cfg.Replicas, api: cfg.APIPrefix, seen: map[string]bool{}}
+// New makes the queue's value; nothing is created before Ensure. Items go by the
+// tower, which stays the caller's.
+func New(nc *nats.Conn, js jetstream.JetStream, tower *flight.Tower, cfg Config) *Queue {
+	return &Queue{nc: nc, js: js, tower: tower, names: names{cfg.Namespace}, replicas: cfg.Replicas, api: cfg.APIPrefix, seen: map[string]bool{}}
 }
 
 // StreamConfig is the configuration of a stage's work stream.

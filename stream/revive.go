@@ -60,7 +60,8 @@ func (q *Queue) reviveLane(ctx context.Context, st jetstream.Stream, stage strin
 			return revived, nil
 		}
 		again := &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: revivedHeader(msg.Header)}
-		err = q.publish(ctx, again, jetstream.WithExpectLastSequencePerSubject(msg.Sequence))
+		expect(again, msg.Sequence)
+		err = q.publish(ctx, again)
 		if err != nil && !isOccupied(err) { // occupied: somebody else has offered the job
 			return revived, err
 		}

@@ -96,7 +96,7 @@ func TestStagesAndNamespacesAreApart(t *testing.T) {
 	t.Parallel()
 	f := queue(t, settings)
 	must(t, f.Ensure(t.Context(), "other", settings))
-	q := stream.New(f.nc, f.js, stream.Config{Namespace: "theirs", Replicas: 1, APIPrefix: "$JS.API"})
+	q := stream.New(f.nc, f.js, natstest.Tower(t, f.nc), stream.Config{Namespace: "theirs", Replicas: 1, APIPrefix: "$JS.API"})
 	must(t, q.Ensure(t.Context(), stage, settings))
 	f.offer("a")
 	for _, name := range []string{"WEFT_other", "THEIRS_hash"} {

@@ -18,21 +18,29 @@ import (
 
 // raw measures what bounds the fabric.
 func (r *run) raw(ctx context.Context) error {
-	bucket := kv.StreamConfig(kv.Config{Namespace: r.namespace + "-raw", Replicas: 1})
-	bucket.Name = r.rawStream("records")
-	queue := stream.New(r.nc, r.js, stream.Config{Namespace: r.namespace + "-raw", Replicas: 1}).StreamConfig("raw")
-	queue.Name = r.rawStream("work")
-	for _, config := range []jetstream.StreamConfig{bucket, queue} {
-		if _, err := r.js.CreateStream(ctx, config); err != nil {
-			return err
-		}
+	if err := r.rawStreams(ctx); err != nil {
+		return err
 	}
 	for _, step := range []func(context.Context) error{r.rawSwap, r.rawPublish, r.rawConsume, r.rawLatency} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	return errors.Join(r.js.DeleteStream(ctx, bucket.Name), r.js.DeleteStream(ctx, queue.Name))
+	return errors.Join(r.js.DeleteStream(ctx, r.rawStream("records")), r.js.DeleteStream(ctx, r.rawStream("work")))
+}
+
+// rawStreams creates a bucket and a work stream as the fabric's are.
+func (r *run) rawStreams(ctx context.Context) error {
+	bucket := kv.StreamConfig(kv.Config{Namespace: r.namespace + "-raw", Replicas: 1})
+	bucket.Name = r.rawStream("records")
+	queue := stream.New(r.nc, r.js, nil, stream.Config{Namespace: r.namespace + "-raw", Replicas: 1}).StreamConfig("raw")
+	queue.Name = r.rawStream("work")
+	for _, config := range []jetstream.StreamConfig{bucket, queue} {
+		if _, err := r.js.CreateStream(ctx, config); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *run) rawStream(name string) string { return "KV_" + r.namespace + "_" + name }
