@@ -23,49 +23,94 @@ type taking struct {
 	rec   kv.Record
 }
 
-// take claims the job of an item. It returns nil when the item came to nothing:
-// it was void, or not due, or somebody else's. The record is read only when the
-// item's own copy of it turns out to be old.
-func (r *Runner) take(d *stream.Delivery) *holding {
-	log := r.log.With("job", d.JobID, "stage", d.Stage)
-	ctx, cancel := context.WithTimeout(context.Background(), r.takeWait(d))
+// take claims the job of an item and calls done with it, or with nil when the
+// item came to nothing: it was void, or not due, or somebody else's. The record
+// is read only when the item's own copy of it turns out to be old.
+//
+// Nearly every item is what it says it is. Its claim is sent at once, needs no
+// goroutine while it is on its way, and any number of them are at the same time.
+func (r *Runner) take(d *stream.Delivery, done func(*holding)) {
+	t := &taking{r: r, item: d}
+	if next, ok := t.straight(); ok {
+		r.f.bucket.BeginJob(next, t.rec.Revision, 0, func(p *kv.Pending) {
+			if h := t.wonStraight(next, p); h != nil {
+				done(h)
+				return
+			}
+			go t.finish(done, func() (*holding, bool, error) { return t.saved(t.end(next, p)) })
+		})
+		return
+	}
+	go t.finish(done, t.run)
+}
+
+// straight is the claim of an item whose body can be taken for the record, if
+// nothing has to be read or asked for it.
+func (t *taking) straight() (next job.Job, ok bool) {
+	var known bool
+	if t.stage, known = t.r.f.stages.known(t.item.Stage); !known || !t.stage.uses(t.item.Lane) {
+		return job.Job{}, false
+	}
+	if t.r.held(t.item.JobID) != nil || !t.fromBody() {
+		return job.Job{}, false
+	}
+	j := t.rec.Job
+	if !j.State.Idle() || len(j.WaitingOn) > 0 {
+		return job.Job{}, false
+	}
+	next, _, err := j.Claim(t.r.id, t.r.f.Now(), t.stage.Lease)
+	next.ItemSeq = t.item.Seq
+	return next, err == nil
+}
+
+// wonStraight hands out a claim that nothing more is to be looked up for, or nil.
+func (t *taking) wonStraight(next job.Job, p *kv.Pending) *holding {
+	revision, ok := p.Done()
+	if !ok || next.Key != "" || !t.r.f.Now().Before(next.LeaseExpiresAt) {
+		return nil
+	}
+	return t.r.hold(t.item, kv.Record{Job: next, Revision: revision, Raw: p.Value()}, t.stage)
+}
+
+// finish runs what is left of a claim, for as long as its lease would last.
+func (t *taking) finish(done func(*holding), first func() (*holding, bool, error)) {
+	ctx, cancel := context.WithTimeout(context.Background(), max(t.leaseKnown(), MinLease))
 	defer cancel()
-	t := &taking{r: r, ctx: ctx, item: d}
-	h, err := t.run()
+	t.ctx = ctx
+	h, again, err := first()
+	for round := 0; again && err == nil; round++ {
+		if round == maxRounds {
+			err = errRestless
+			break
+		}
+		h, again, err = t.try()
+	}
 	if err != nil {
 		// The item stays as it is and comes again after ack-wait.
-		log.Warn("item not claimed", "error", err)
+		t.r.log.Warn("item not claimed", "job", t.item.JobID, "stage", t.item.Stage, "error", err)
+		h = nil
 	}
-	return h
+	done(h)
 }
 
-// takeWait is how long a claim may try: the stage's lease, which is the item's
-// ack-wait too.
-func (r *Runner) takeWait(d *stream.Delivery) time.Duration {
-	st, _ := r.f.stages.recall(d.Stage)
-	return max(st.Lease, MinLease)
+// leaseKnown is the stage's lease, which is the item's ack-wait too.
+func (t *taking) leaseKnown() time.Duration {
+	st, _ := t.r.f.stages.known(t.item.Stage)
+	return st.Lease
 }
 
-func (t *taking) run() (*holding, error) {
+// run looks the item up and says by again that there is something to claim.
+func (t *taking) run() (h *holding, again bool, err error) {
 	if job.CheckID(t.item.JobID) != nil || job.CheckStage(t.item.Stage) != nil {
 		t.report("item removed: no job can have its subject", nil)
 		t.item.Remove()
-		return nil, nil
+		return nil, false, nil
 	}
-	var err error
 	if t.stage, err = t.r.f.stages.get(t.ctx, t.item.Stage, t.item.Lane); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if done, err := t.look(); done || err != nil {
-		return nil, err
-	}
-	for range maxRounds {
-		h, again, err := t.try()
-		if err != nil || !again {
-			return h, err
-		}
-	}
-	return nil, errRestless
+	done, err := t.look()
+	return nil, !done, err
 }
 
 // look finds the record to claim: the item's own copy of it, or the one that is
@@ -174,7 +219,17 @@ func (t *taking) try() (h *holding, again bool, err error) {
 		return t.refused(err, now)
 	}
 	next.ItemSeq = t.item.Seq
-	rec, err := t.r.f.bucket.Save(t.ctx, next, t.rec.Revision, 0)
+	return t.saved(t.r.f.bucket.Save(t.ctx, next, t.rec.Revision, 0))
+}
+
+// end waits for a claim that was sent.
+func (t *taking) end(next job.Job, p *kv.Pending) (kv.Record, error) {
+	revision, err := p.End(t.ctx)
+	return kv.Record{Job: next, Revision: revision, Raw: p.Value()}, err
+}
+
+// saved goes on with what became of the claim's write.
+func (t *taking) saved(rec kv.Record, err error) (h *holding, again bool, _ error) {
 	if conflict, moved := errors.AsType[*kv.Conflict](err); moved {
 		done, err := t.found(kv.RecordOf(t.item.JobID, conflict.Current))
 		return nil, !done, err

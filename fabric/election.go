@@ -46,6 +46,9 @@ func (e *election) run(ctx context.Context, lead func(context.Context) error) er
 	for ctx.Err() == nil {
 		revision, won := e.stand(ctx)
 		if !won {
+			if ctx.Err() != nil { // it may have won and not have heard of it
+				e.resign()
+			}
 			pause(ctx, leaderPoll)
 			continue
 		}
@@ -95,7 +98,7 @@ func (e *election) term(ctx context.Context, revision uint64, lead func(context.
 			if err != nil && ctx.Err() == nil {
 				e.f.log.Warn("keeper's term broke", "error", err)
 			}
-			e.resign(revision)
+			e.resign()
 			return
 		case <-renew.C:
 			next, err := e.write(term, revision)
@@ -112,11 +115,21 @@ func (e *election) term(ctx context.Context, revision uint64, lead func(context.
 	}
 }
 
-// resign gives the key up, so that another process need not wait for its end.
-func (e *election) resign(revision uint64) {
+// resign gives the key up, so that another process need not wait for its end. The
+// key itself says whether it is this process's: the answer to the last write of it
+// may have been too late to be heard.
+func (e *election) resign() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := e.f.bucket.Delete(ctx, kv.LeaderKey, revision); err != nil {
+	held, err := e.f.bucket.Get(ctx, kv.LeaderKey)
+	var leader leaderRecord
+	if err == nil && (json.Unmarshal(held.Value, &leader) != nil || leader.ID != e.id) {
+		return
+	}
+	if err == nil {
+		err = e.f.bucket.Delete(ctx, kv.LeaderKey, held.Revision)
+	}
+	if err != nil {
 		e.f.log.Debug("keeper's lead not given up; it ends by itself", "error", err)
 	}
 }

@@ -61,15 +61,17 @@ func (t *taker) retry(lane, n int) int {
 			return false
 		}
 		begun++
-		t.claiming.Go(func() { t.finish(t.r.takeRetry(t.stage, due)) })
+		t.claiming.Add(1)
+		go t.r.takeRetry(t.stage, due, t.finish)
 		return true
 	})
 	t.inWork += begun
 	return begun
 }
 
-// takeRetry claims the job of a retry, unless somebody else has it already.
-func (r *Runner) takeRetry(stage string, due retry) *holding {
+// takeRetry claims the job of a retry, unless somebody else has it already, and
+// calls done as take does.
+func (r *Runner) takeRetry(stage string, due retry, done func(*holding)) {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackWait)
 	defer cancel()
 	item, there, err := r.f.queue.Pick(ctx, stage, due.lane, due.id)
@@ -77,7 +79,8 @@ func (r *Runner) takeRetry(stage string, due retry) *holding {
 		r.log.Debug("retry left to its turn", "job", due.id, "error", err)
 	}
 	if err != nil || !there {
-		return nil
+		done(nil)
+		return
 	}
-	return r.take(item)
+	r.take(item, done)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,10 +28,10 @@ func threefold(o *fabric.Options) { o.Replicas = 3 }
 
 // stepDown has the leaders of streams and consumers step down one after the
 // other, again and again, until the returned function is called. It tells how
-// often one did.
+// often one did, which is at least once.
 func stepDown(t *testing.T, nc *nats.Conn, every time.Duration, assets ...string) (stop func() int) {
 	t.Helper()
-	steps := 0
+	var steps atomic.Int64
 	end := background(t, func(ctx context.Context) error {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
@@ -46,13 +47,15 @@ func stepDown(t *testing.T, nc *nats.Conn, every time.Duration, assets ...string
 			}
 			var answer struct{ Success bool }
 			if json.Unmarshal(msg.Data, &answer) == nil && answer.Success {
-				steps++
+				steps.Add(1)
 			}
 		}
 	})
 	return func() int {
+		t.Helper()
+		natstest.Eventually(t, patience, "a leader that stepped down", func() bool { return steps.Load() > 0 })
 		end()
-		return steps
+		return int(steps.Load())
 	}
 }
 
@@ -76,11 +79,7 @@ func TestWorkGoesOnWhileLeadersStepDown(t *testing.T) {
 		}
 		ids = append(ids, enqueue(t, f, spec).ID)
 	}
-	if steps := stop(); steps < 1 {
-		t.Errorf("%d leaders stepped down", steps)
-	} else {
-		t.Logf("%d leaders stepped down", steps)
-	}
+	t.Logf("%d leaders stepped down", stop())
 	awaitAll(t, f, 2*patience, ids...)
 	for _, id := range ids {
 		j, err := f.Get(t.Context(), id)

@@ -66,8 +66,8 @@ const stageFresh = 5 * time.Second
 type stages struct {
 	f *Fabric
 
-	mu    sync.Mutex
-	known map[string]knownStage // guarded by mu
+	mu   sync.Mutex
+	seen map[string]knownStage // guarded by mu
 }
 
 type knownStage struct {
@@ -75,7 +75,7 @@ type knownStage struct {
 	read  time.Time
 }
 
-func newStages(f *Fabric) *stages { return &stages{f: f, known: map[string]knownStage{}} }
+func newStages(f *Fabric) *stages { return &stages{f: f, seen: map[string]knownStage{}} }
 
 // get gives a stage's settings, and creates what a stage needs that is absent:
 // its settings, its stream, its consumers and the lane.
@@ -96,7 +96,7 @@ func (s *stages) get(ctx context.Context, name string, lane int) (Stage, error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known[name] = knownStage{st, time.Now()}
+	s.seen[name] = knownStage{st, time.Now()}
 	return st, nil
 }
 
@@ -116,15 +116,24 @@ func passes(err error) bool {
 func (s *stages) recall(name string) (Stage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, ok := s.known[name]
+	k, ok := s.seen[name]
 	return k.stage, ok && time.Since(k.read) < stageFresh
+}
+
+// known gives a stage's settings as they were read last, be it a while ago. It is
+// for whoever has no time to ask and is close to somebody who keeps them fresh.
+func (s *stages) known(name string) (Stage, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, ok := s.seen[name]
+	return k.stage, ok
 }
 
 // forget makes the next get look at everything again.
 func (s *stages) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.known, name)
+	delete(s.seen, name)
 }
 
 func (st Stage) uses(lane int) bool {
@@ -178,7 +187,7 @@ func (s *stages) read(ctx context.Context, name string) (Stage, uint64, error) {
 // the same settings.
 func (s *stages) ensure(ctx context.Context, st Stage) error {
 	s.mu.Lock()
-	k, ok := s.known[st.Name]
+	k, ok := s.seen[st.Name]
 	s.mu.Unlock()
 	if ok && k.stage.Lease == st.Lease && k.stage.Concurrency == st.Concurrency && slices.Equal(k.stage.Lanes, st.Lanes) {
 		return nil

@@ -11,10 +11,9 @@ import (
 	"github.com/weft-fabric/weft/stream"
 )
 
-// taker takes the items of one stage for a runner. Each item is claimed in a
-// goroutine of its own, so that many compare-and-sets are in flight and none
-// waits for another; the number of items on their way is never above the number
-// of jobs that the worker asked for.
+// taker takes the items of one stage for a runner. Many compare-and-sets are in
+// flight and none waits for another; the number of items on their way is never
+// above the number of jobs that the worker asked for.
 type taker struct {
 	r      *Runner
 	stage  string
@@ -151,7 +150,7 @@ func (t *taker) ask(missing int) {
 	}
 }
 
-// loop starts a claim for each item. With several lanes more may come than was
+// loop begins a claim for each item. With several lanes more may come than was
 // asked for; the surplus goes back before its ack-wait has run.
 func (t *taker) loop() {
 	for {
@@ -163,7 +162,8 @@ func (t *taker) loop() {
 				d.Nak(0)
 				continue
 			}
-			t.claiming.Go(func() { t.finish(t.r.take(d)) })
+			t.claiming.Add(1)
+			t.r.take(d, t.finish)
 		}
 	}
 }
@@ -187,6 +187,7 @@ func (t *taker) finish(h *holding) {
 	}
 	t.mu.Unlock()
 	t.poke()
+	t.claiming.Done()
 }
 
 // poke has the caller of claim look again.

@@ -45,12 +45,12 @@ func RecordOf(id string, e Entry) (Record, error) {
 // ttl is its retention, 0 for a job that has not ended. The errors are those of
 // Swap.
 func (b *Bucket) Save(ctx context.Context, j job.Job, revision uint64, ttl time.Duration) (Record, error) {
-	p := b.BeginJob(j, revision, ttl, nil)
-	saved, err := p.End(ctx)
+	raw := encode(j)
+	saved, err := b.Swap(ctx, Write{Key: JobKey(j.ID), Value: raw, Revision: revision, TTL: ttl})
 	if err != nil {
 		return Record{}, err
 	}
-	return Record{Job: j, Revision: saved, Raw: p.Value()}, nil
+	return Record{Job: j, Revision: saved, Raw: raw}, nil
 }
 
 // usualSize is room for a record of the usual size, which then is written without

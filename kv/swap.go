@@ -95,6 +95,9 @@ type Write struct {
 // server refused: a full disk, a missing permission. A key that was deleted or
 // has expired counts as having no value.
 func (b *Bucket) Swap(ctx context.Context, w Write) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, undecided(w.Key, err)
+	}
 	return b.Begin(w, nil).End(ctx)
 }
 

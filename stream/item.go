@@ -38,6 +38,9 @@ const (
 // OfferNew publishes a job's first item. An item that is there already is left
 // alone: the same offer was made before.
 func (q *Queue) OfferNew(ctx context.Context, it Item) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("publish %s: %w", it.JobID, err)
+	}
 	return q.BeginNew(it).End(ctx)
 }
 
@@ -120,6 +123,9 @@ func expect(msg *nats.Msg, sequence uint64) {
 
 // publish sends a message and waits until it is known what has become of it.
 func (q *Queue) publish(ctx context.Context, msg *nats.Msg) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("publish %s: %w", msg.Subject, err)
+	}
 	return q.decide(ctx, msg, receive(ctx, q.send(msg)))
 }
 
