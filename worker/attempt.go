@@ -14,10 +14,11 @@ import (
 // that calls run or release; the handler has a goroutine of its own.
 type attempt struct {
 	worker  *Worker
-	handler Handler
+	stage   *stage
 	task    *Task
 	lease   *lease    // the owner's alone
 	since   time.Time // when the handler was started; set before the attempt is shared
+	slot    bool      // the owner's alone: it has a slot to give back
 
 	// ended is set by whoever is first: the handler's goroutine when the handler
 	// has returned, or the owner when it gives the handler up.
@@ -39,7 +40,7 @@ type ending struct {
 func newAttempt(s *stage, c job.Claim) *attempt {
 	task := NewTask(c.Job, s.worker.taskLog)
 	return &attempt{
-		worker: s.worker, handler: s.handler, task: task,
+		worker: s.worker, stage: s, task: task,
 		lease:    newLease(s.worker.fabric, task, c),
 		since:    time.Now(),
 		returned: make(chan ending, 1),
@@ -116,6 +117,9 @@ func (a *attempt) giveUp(ctx context.Context) ending {
 // is no longer this worker's.
 func (a *attempt) conclude(base context.Context, end ending, took time.Duration) {
 	outcome := a.verdict(end)
+	if outcome.Open() == nil && a.leaveEarly() {
+		defer func() { <-a.stage.settling }()
+	}
 	if a.lease.lost == nil {
 		err := a.lease.settle(base, outcome)
 		if errors.Is(err, job.ErrInvalidJob) {
@@ -133,6 +137,28 @@ func (a *attempt) conclude(base context.Context, end ending, took time.Duration)
 	a.task.Log().Warn("outcome dropped", "code", job.CodeStaleLease, "outcome", outcome.String(),
 		"reason", outcome.Reason(), "cause", a.lease.lost)
 	a.worker.hooks.lost(a.task.job, a.lease.lost, took)
+}
+
+// leave gives the slot back, once.
+func (a *attempt) leave() {
+	if a.slot {
+		a.slot = false
+		a.stage.free(1)
+	}
+}
+
+// leaveEarly gives the slot back before the settlement, which is one write that
+// needs no more of this process than to be waited for; meanwhile the next job is
+// asked for. It reports false, and keeps the slot, when as many attempts as the
+// stage has slots are being settled already: then it is the server that is slow.
+func (a *attempt) leaveEarly() bool {
+	select {
+	case a.stage.settling <- struct{}{}:
+		a.leave()
+		return true
+	default:
+		return false
+	}
 }
 
 func (a *attempt) settled(outcome job.Outcome, err error, took time.Duration) {

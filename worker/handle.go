@@ -26,7 +26,7 @@ func (a *attempt) handle(ctx context.Context) {
 			outcome = job.Failed("panic: " + oneLine(text))
 		}
 	}()
-	outcome = a.handler.Work(ctx, a.task)
+	outcome = a.stage.handler.Work(ctx, a.task)
 }
 
 // finish hands the ending to the attempt's owner, or, if the owner has given the

@@ -20,6 +20,9 @@ type stage struct {
 	// slots holds one value for each free slot. The dispatcher receives, the
 	// owner of each attempt sends one back when it ends.
 	slots chan struct{}
+	// settling holds one value for each attempt that is being settled and has
+	// given its slot back.
+	settling chan struct{}
 }
 
 // HandleOption is a setting of one stage.
@@ -33,6 +36,7 @@ func WithConcurrency(n int) HandleOption {
 
 func (s *stage) open() {
 	s.slots = make(chan struct{}, s.concurrency)
+	s.settling = make(chan struct{}, s.concurrency)
 	s.free(s.concurrency)
 }
 
@@ -91,16 +95,15 @@ func (s *stage) start(taking, working context.Context, claims []job.Claim, n int
 	s.free(max(0, n-len(claims)))
 	for i, c := range claims {
 		a := newAttempt(s, c)
-		live := i < n && !s.worker.stopped(taking)
+		a.slot = i < n
+		live := a.slot && !s.worker.stopped(taking)
 		s.worker.running.Go(func() {
 			if live {
 				a.run(working)
 			} else {
 				a.release(working)
 			}
-			if i < n {
-				s.free(1)
-			}
+			a.leave()
 		})
 	}
 }
