@@ -9,17 +9,39 @@ import (
 	"github.com/weft-fabric/weft/kv"
 )
 
-// audits holds all records against all items at the beginning of a term and then
-// every auditEvery. It is what makes the first promise true whatever was lost:
-// an item, a schedule, a purged stream, an update of the watch.
+// audits holds all records against all items at the beginning of a term, then
+// every auditEvery, and sooner after a burst. It is what makes the first promise
+// true whatever was lost: an item, a schedule, a purged stream, an update of the
+// watch.
 func (k *keeper) audits(ctx context.Context) {
 	for ctx.Err() == nil {
+		began := time.Now()
 		next := auditEvery
 		if err := k.audit(ctx); err != nil && ctx.Err() == nil {
 			k.f.log.Warn("audit broken off", "error", err)
 			next = keeperGrace
 		}
-		pause(ctx, next)
+		k.rest(ctx, next, max(auditRest, auditShare*time.Since(began)))
+	}
+}
+
+// rest waits until the next audit is due: after the whole time, or after the
+// least once a burst has asked for one.
+func (k *keeper) rest(ctx context.Context, whole, least time.Duration) {
+	due, soonest := time.NewTimer(whole), time.After(least)
+	defer due.Stop()
+	var burst chan struct{} // nil, and never ready, before the least time is over
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-due.C:
+			return
+		case <-soonest:
+			burst = k.burst
+		case <-burst:
+			return
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package fabric
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,8 +28,13 @@ const (
 	// keeperHands is how many jobs the keeper works on at once.
 	keeperHands = 16
 	// probed is for how many jobs at once the keeper asks one by one whether
-	// they have an item; for more it lists all items, as the audit does.
+	// they have an item; more are left to an audit, which comes the sooner.
 	probed = 256
+	// auditRest lies at least between the end of an audit and one that was asked
+	// for, and auditShare times as long as the audit took: it reads everything
+	// that waits, and must not become what the server is busy with.
+	auditRest  = 30 * time.Second
+	auditShare = 20
 )
 
 // Keep runs a keeper until ctx ends. It returns after its last write, and gives
@@ -44,11 +48,12 @@ type keeper struct {
 	f      *Fabric
 	index  *index
 	wake   chan struct{} // a dependency has ended
+	burst  chan struct{} // more jobs wait than were probed
 	synced bool          // of the watch's goroutine alone: everything that was there is known
 }
 
 func newKeeper(f *Fabric) *keeper {
-	return &keeper{f: f, index: newIndex(), wake: make(chan struct{}, 1)}
+	return &keeper{f: f, index: newIndex(), wake: make(chan struct{}, 1), burst: make(chan struct{}, 1)}
 }
 
 // lead works until ctx ends or the watch breaks. Nothing is done before the
@@ -226,16 +231,15 @@ func (k *keeper) expire(ctx context.Context, id string) error {
 	return k.f.offer(ctx, rec)
 }
 
-// completeAll completes jobs that wait unchanged. Of very many it completes only
-// those that turn out to have no item.
+// completeAll completes jobs that wait unchanged. Nearly all of very many have
+// been enqueued whole and only wait for their turn; an audit finds the others.
 func (k *keeper) completeAll(ctx context.Context, ids []string) {
 	if len(ids) > probed {
-		offered, err := k.offered(ctx)
-		if err != nil {
-			k.index.again(ids, time.Now())
-			return
+		select {
+		case k.burst <- struct{}{}:
+		default: // it is known already
 		}
-		ids = slices.DeleteFunc(ids, offered.has)
+		return
 	}
 	k.each(ctx, ids, k.complete)
 }

@@ -202,6 +202,12 @@ func (o *object) takeRecord(j *Job) {
 	}
 }
 
+// specMembers are the members that a spec and a record share.
+var specMembers = []string{
+	"id", "stage", "input_ref", "input_revision", "dependencies", "on_dependency_failure", "key",
+	"payload", "max_attempts", "priority", "timeout", "labels", "available_at",
+}
+
 // recordMembers are the members that only a record has. In a spec they are not
 // unknown but misplaced: kept, they would stand in the record a second time.
 var recordMembers = []string{

@@ -124,12 +124,20 @@ func plainText(raw json.RawMessage) (string, bool) {
 		return "", false
 	}
 	text := raw[1 : len(raw)-1]
-	for _, c := range text {
-		if c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
-			return "", false
-		}
+	if !isPlain(text) {
+		return "", false
 	}
 	return string(text), true
+}
+
+// isPlain reports whether a text is printable ASCII that needs no escapes.
+func isPlain(text []byte) bool {
+	for _, c := range text {
+		if c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // takeRaw keeps one member's bytes as they are; null counts as absent.
@@ -217,22 +225,42 @@ func (c *cutter) skip(b byte) bool {
 
 // member walks over one name and its value.
 func (c *cutter) member() (member, bool) {
+	name, raw, ok := c.pair()
+	if known, there := knownNames[string(name)]; there && ok { // the same text, and no copy
+		return member{name: known, raw: raw}, true
+	}
+	return member{name: string(name), raw: raw}, ok
+}
+
+// knownNames are the names that a record or a spec has, each under itself.
+var knownNames = func() map[string]string {
+	names := map[string]string{}
+	for _, list := range [][]string{specMembers, recordMembers} {
+		for _, name := range list {
+			names[name] = name
+		}
+	}
+	return names
+}()
+
+// pair is member without a copy of the name.
+func (c *cutter) pair() (name, raw []byte, ok bool) {
 	c.space()
 	from := c.at
 	if !c.text() {
-		return member{}, false
+		return nil, nil, false
 	}
-	name, ok := plainText(c.data[from:c.at])
+	name = c.data[from+1 : c.at-1]
 	c.space()
-	if !ok || !c.skip(':') {
-		return member{}, false
+	if !isPlain(name) || !c.skip(':') {
+		return nil, nil, false
 	}
 	c.space()
 	from = c.at
 	if !c.value() || c.at == from {
-		return member{}, false
+		return nil, nil, false
 	}
-	return member{name: name, raw: c.data[from:c.at:c.at]}, true
+	return name, c.data[from:c.at:c.at], true
 }
 
 // text walks over a string.

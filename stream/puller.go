@@ -25,6 +25,9 @@ const (
 	pullBeat = 5 * time.Second
 	// pullCheck is how often the silence is looked at.
 	pullCheck = time.Second
+	// fewest is the part of what is wanted below which nothing more is asked for
+	// while requests stand.
+	fewest = 4
 	// inFlight is how many items may be between the connection and the goroutine.
 	inFlight = 4096
 )
@@ -158,7 +161,9 @@ func (p *Puller) topUp() {
 		return
 	}
 	p.dropLost()
-	if missing := p.wanted - p.outstanding; missing > 0 {
+	// While the server has something to bring, a few more are not worth a request
+	// of their own: a busy worker would ask for its slots one by one.
+	if missing := p.wanted - p.outstanding; missing > 0 && (p.outstanding == 0 || missing >= p.wanted/fewest) {
 		// If it fails the next check tries again.
 		_ = p.request(pullRequest{Batch: missing, Expires: pullExpiry, Beat: pullBeat})
 	}
