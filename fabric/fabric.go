@@ -59,7 +59,7 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (_ *Fabric, err erro
 			tower.Close()
 		}
 	}()
-	bucket, err := kv.Open(ctx, js, tower, kv.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, Unchecked: opts.Faults.NoRevisionCheck})
+	bucket, err := kv.Open(ctx, js, tower, kv.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, APIPrefix: api, Unchecked: opts.Faults.NoRevisionCheck})
 	if err != nil {
 		return nil, explain(nc, err)
 	}

@@ -51,6 +51,7 @@ func heldTwice(t *testing.T) (*Runner, job.Claim, *taking) {
 	p.Want(1)
 	select {
 	case d := <-deliveries:
+		natstest.Eventually(t, time.Minute, "the end of the lease", func() bool { return !f.Now().Before(claims[0].Token.ExpiresAt) })
 		tk := &taking{r: r, ctx: ctx, item: d, stage: st}
 		if done, err := tk.read(); done || err != nil {
 			t.Fatal(done, err)

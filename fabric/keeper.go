@@ -64,7 +64,7 @@ func (k *keeper) lead(ctx context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
 	defer cancel()
-	for change, err := range k.f.bucket.Watch(ctx, kv.AllJobs) {
+	for change, err := range k.f.bucket.Follow(ctx, kv.AllJobs) {
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 type Config struct {
 	Namespace string // names the bucket
 	Replicas  int    // of the bucket's stream, when it is created here
+	APIPrefix string // of the JetStream API, "$JS.API" unless in another domain
 	Unchecked bool   // writes expect no revision: a mistake that the history test plants
 }
 
@@ -31,6 +32,7 @@ type Bucket struct {
 	watch  jetstream.KeyValue
 	name   string
 	prefix string // of the subjects of keys
+	api    string // prefix of the JetStream API
 	free   bool   // from Config.Unchecked
 }
 
@@ -73,7 +75,7 @@ func Open(ctx context.Context, js jetstream.JetStream, tower *flight.Tower, cfg 
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", cfg.Namespace, err)
 	}
-	return &Bucket{js: js, tower: tower, stream: stream, watch: watch, name: cfg.Namespace, prefix: "$KV." + cfg.Namespace + ".", free: cfg.Unchecked}, nil
+	return &Bucket{js: js, tower: tower, stream: stream, watch: watch, name: cfg.Namespace, prefix: "$KV." + cfg.Namespace + ".", api: cfg.APIPrefix, free: cfg.Unchecked}, nil
 }
 
 // ServerTime asks the stream's leader for its clock.

@@ -18,7 +18,7 @@ import (
 // soon is how long a test waits for what should happen at once.
 const soon = 10 * time.Second
 
-var config = kv.Config{Namespace: "weft", Replicas: 1}
+var config = kv.Config{Namespace: "weft", Replicas: 1, APIPrefix: "$JS.API"}
 
 func jetStream(t *testing.T, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()

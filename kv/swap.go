@@ -194,13 +194,4 @@ func newRetry() backoff.BackOff {
 
 // wait sleeps for the next interval, or until ctx ends, and then returns its
 // error.
-func wait(ctx context.Context, retry backoff.BackOff) error {
-	timer := time.NewTimer(retry.NextBackOff())
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
+func wait(ctx context.Context, retry backoff.BackOff) error { return rest(ctx, retry.NextBackOff()) }

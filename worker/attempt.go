@@ -13,12 +13,12 @@ import (
 // attempt is the life of one claim in this worker. Its owner is the goroutine
 // that calls run or release; the handler has a goroutine of its own.
 type attempt struct {
-	worker  *Worker
-	stage   *stage
-	task    *Task
-	lease   *lease    // the owner's alone
-	since   time.Time // when the handler was started; set before the attempt is shared
-	slot    bool      // the owner's alone: it has a slot to give back
+	worker *Worker
+	stage  *stage
+	task   *Task
+	lease  *lease    // the owner's alone
+	since  time.Time // when the handler was started; set before the attempt is shared
+	slot   bool      // the owner's alone: it has a slot to give back
 
 	// ended is set by whoever is first: the handler's goroutine when the handler
 	// has returned, or the owner when it gives the handler up.

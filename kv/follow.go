@@ -1,0 +1,284 @@
+package kv
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Following is watching for who needs to know what a key has become and not each
+// step on the way. What changes is asked for from time to time instead of being
+// sent as it happens: a key that changed several times in between is given once.
+// A job that takes a few milliseconds is then one message instead of three, and
+// the more there is to do, the less of it following is.
+
+const (
+	// followWait is how long one question for the next change stands.
+	followWait = 10 * time.Second
+	// followBeat is how often the server says that it still stands. Two silent
+	// beats mean that it was lost.
+	followBeat = 2 * time.Second
+	// followPage is how many changes are asked for at once.
+	followPage = 1024
+	// followLull lies between a change that was waited for and the question for
+	// what came with it, and followBusyLull after a page of more than followBusy.
+	followLull     = 2 * time.Millisecond
+	followBusyLull = 50 * time.Millisecond
+	followBusy     = 64
+	// followIdle is how long the server keeps a follower that does not ask.
+	followIdle = time.Minute
+	// followPatience is how long a follower that lost its place tries to find it
+	// again.
+	followPatience = 30 * time.Second
+)
+
+// errFollowGap means that changes were sent and did not arrive.
+var errFollowGap = errors.New("changes were lost on their way")
+
+// Follow gives what the matching keys hold now, then a Synced change, then what
+// keys have become, until ctx ends or the caller stops. It survives a server's
+// restart and a lost connection without missing what a key has become, and fails
+// when it cannot go on for followPatience. What was given before the Synced change
+// may then be given again.
+func (b *Bucket) Follow(ctx context.Context, pattern string) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		f := &follower{b: b, subject: b.prefix + pattern, give: func(c Change) bool { return yield(c, nil) }}
+		retry, lost := newRetry(), time.Time{}
+		for {
+			place := f.last
+			err := f.run(ctx)
+			switch {
+			case errors.Is(err, errStopped):
+				return
+			case ctx.Err() != nil:
+				yield(Change{}, ctx.Err())
+				return
+			case f.last != place: // it came on
+				retry, lost = newRetry(), time.Time{}
+			case lost.IsZero():
+				lost = time.Now()
+			}
+			if !lost.IsZero() && time.Since(lost) > followPatience {
+				yield(Change{}, fmt.Errorf("follow %s: %w", pattern, err))
+				return
+			}
+			if wait(ctx, retry) != nil {
+				yield(Change{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+// errStopped ends a follower whose caller wants no more.
+var errStopped = errors.New("stopped by the caller")
+
+// follower follows one pattern. Its consumer is gone with the server that kept
+// it; another then begins where it was.
+type follower struct {
+	b       *Bucket
+	subject string
+	give    func(Change) bool
+
+	last   uint64 // revision of the last change given
+	synced bool
+
+	sub     *nats.Subscription
+	next    string // where this consumer is asked
+	counted uint64 // what this consumer has sent
+}
+
+// run follows with one consumer until it or the caller ends.
+func (f *follower) run(ctx context.Context) error {
+	consumer, err := f.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.close(ctx, consumer)
+	for !f.synced {
+		n, err := f.page(ctx)
+		if err != nil {
+			return err
+		}
+		if n < followPage {
+			f.synced = true
+			if !f.give(Change{Synced: true}) {
+				return errStopped
+			}
+		}
+	}
+	for {
+		if err := f.await(ctx); err != nil {
+			return err
+		}
+		for lull, n := followLull, 1; n > 0; {
+			if err := rest(ctx, lull); err != nil {
+				return err
+			}
+			if n, err = f.page(ctx); err != nil {
+				return err
+			}
+			if n > followBusy {
+				lull = followBusyLull
+			}
+		}
+	}
+}
+
+func (f *follower) open(ctx context.Context) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, watchSilence)
+	defer cancel()
+	config := jetstream.ConsumerConfig{
+		FilterSubject: f.subject, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
+		InactiveThreshold: followIdle, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+	}
+	if f.synced {
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, f.last+1
+	}
+	consumer, err := f.b.stream.CreateConsumer(ctx, config)
+	if err != nil {
+		return "", err
+	}
+	name, f.counted = consumer.CachedInfo().Name, 0
+	f.next = f.b.api + ".CONSUMER.MSG.NEXT." + consumer.CachedInfo().Stream + "." + name
+	nc := f.b.js.Conn()
+	if f.sub, err = nc.SubscribeSync(nc.NewInbox()); err != nil {
+		return "", err
+	}
+	return name, f.sub.SetPendingLimits(-1, -1)
+}
+
+// close removes the consumer, which otherwise ends by itself.
+func (f *follower) close(ctx context.Context, consumer string) {
+	_ = f.sub.Unsubscribe()
+	if !f.b.js.Conn().IsConnected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = f.b.stream.DeleteConsumer(ctx, consumer)
+}
+
+// question is a pull request.
+type question struct {
+	Batch   int           `json:"batch"`
+	Expires time.Duration `json:"expires,omitempty"` // nanoseconds
+	Beat    time.Duration `json:"idle_heartbeat,omitempty"`
+	NoWait  bool          `json:"no_wait,omitempty"`
+}
+
+func (f *follower) ask(q question) error {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	return f.b.js.Conn().PublishRequest(f.next, f.sub.Subject, text)
+}
+
+// await gives the next change, whenever it comes.
+func (f *follower) await(ctx context.Context) error {
+	for {
+		if err := f.ask(question{Batch: 1, Expires: followWait, Beat: followBeat}); err != nil {
+			return err
+		}
+		for {
+			msg, status, err := f.read(ctx, 2*followBeat)
+			switch {
+			case err != nil:
+				return err
+			case msg != nil:
+				return f.pass(msg)
+			case status != statusBeat:
+			default:
+				continue
+			}
+			break // its time is over: ask again
+		}
+	}
+}
+
+// page gives the changes that are there now, up to followPage of them.
+func (f *follower) page(ctx context.Context) (n int, err error) {
+	if err := f.ask(question{Batch: followPage, NoWait: true}); err != nil {
+		return 0, err
+	}
+	for n < followPage {
+		msg, status, err := f.read(ctx, watchSilence)
+		if err != nil {
+			return n, err
+		}
+		if msg != nil {
+			n++
+			if err := f.pass(msg); err != nil {
+				return n, err
+			}
+		} else if status != statusBeat {
+			return n, nil // there is no more
+		}
+	}
+	return n, nil
+}
+
+// Status codes of the pull protocol.
+const (
+	statusBeat    = "100"
+	statusEmpty   = "404"
+	statusExpired = "408"
+)
+
+// read takes the next message, or what the server says instead of one.
+func (f *follower) read(ctx context.Context, limit time.Duration) (msg *nats.Msg, status string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	msg, err = f.sub.NextMsgWithContext(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if msg.Reply != "" {
+		return msg, "", nil
+	}
+	switch status = msg.Header.Get("Status"); status {
+	case statusBeat, statusEmpty, statusExpired:
+		return nil, status, nil
+	}
+	return nil, "", fmt.Errorf("the server ended it: status %s %s", status, msg.Header.Get("Description"))
+}
+
+// pass gives a message to the caller, if none before it is missing.
+func (f *follower) pass(msg *nats.Msg) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return err
+	}
+	if f.counted++; meta.Sequence.Consumer != f.counted {
+		return errFollowGap
+	}
+	f.last = meta.Sequence.Stream
+	change := Change{Entry: Entry{
+		Key: strings.TrimPrefix(msg.Subject, f.b.prefix), Value: msg.Data, Revision: f.last, Created: meta.Timestamp,
+		Marker: isMarker(msg.Header),
+	}}
+	if !f.give(change) {
+		return errStopped
+	}
+	return nil
+}
+
+// rest sleeps, or until ctx ends, and then returns its error.
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
