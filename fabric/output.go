@@ -40,6 +40,8 @@ func (f *Fabric) store(ctx context.Context, token job.Token, open func() (io.Rea
 		return "", unreadable(err)
 	}
 	defer body.Close()
+	// A reader that waits for its source would not learn that ctx has ended.
+	defer context.AfterFunc(ctx, func() { _ = body.Close() })()
 	src := &source{Reader: body}
 	ref, err := f.storeFrom(ctx, token, src)
 	if src.err != nil {

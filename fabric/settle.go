@@ -3,7 +3,6 @@ package fabric
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -15,24 +14,33 @@ import (
 // stay undecided are repeated until ctx ends. It fails with job.ErrStaleLease
 // when the job is no longer this worker's, and the outcome is dropped. Settling
 // once more what was settled is a success.
+//
+// An output may take longer to store than the lease lasts. Settle renews the
+// lease meanwhile, so the caller need not, and if ctx has no deadline it gives up
+// once the lease has run out and cannot be renewed.
 func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	h := r.holding(c.Token)
 	if h == nil {
 		return r.settledBefore(ctx, c.Token)
+	}
+	if outputToStore(o) {
+		var err error
+		if o, err = r.stored(ctx, h, c, o); err != nil {
+			return err
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = within(ctx, h.left())
+		defer cancel()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.settled { // by another call, while this one waited
 		return r.settledBefore(ctx, c.Token)
 	}
-	o, err := r.stored(ctx, c.Token, o)
-	if err != nil {
-		return err
-	}
 	if r.f.opts.Faults.AckBeforeWrite {
 		h.item.Ack()
 	}
-	err = r.end(ctx, h, o)
+	err := r.end(ctx, h, o)
 	if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, c.Token) {
 		err = nil // an earlier try, whose answer was lost, has done it
 	}
@@ -42,20 +50,6 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	h.settled = true
 	r.drop(c.Token.JobID, h)
 	return r.followUp(ctx, h)
-}
-
-// stored puts the output of a success where the record can name it. For an output
-// that cannot be read the outcome is refused with job.ErrInvalidJob, and its
-// worker fails the attempt instead; one that cannot be written may be tried again.
-func (r *Runner) stored(ctx context.Context, token job.Token, o job.Outcome) (job.Outcome, error) {
-	if o.Kind() != job.KindCompleted || o.OutputRef() != "" || o.Open() == nil {
-		return o, nil
-	}
-	ref, err := r.f.store(ctx, token, o.Open())
-	if err != nil {
-		return o, fmt.Errorf("job %s: %w", token.JobID, explain(r.f.nc, err))
-	}
-	return job.Completed(ref), nil
 }
 
 // end runs the outcome's transition. A lease that ran out while nobody took the

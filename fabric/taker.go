@@ -111,7 +111,7 @@ func (t *taker) collect(n int) []job.Claim {
 	t.asked = n - len(take)
 	missing := min(t.asked, t.room()) - t.inWork
 	t.mu.Unlock()
-	var claims []job.Claim
+	claims := make([]job.Claim, 0, len(take))
 	for _, h := range take {
 		h.mu.Lock()
 		claims = append(claims, h.claim())

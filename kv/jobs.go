@@ -55,7 +55,7 @@ func (b *Bucket) Save(ctx context.Context, j job.Job, revision uint64, ttl time.
 
 // usualSize is room for a record of the usual size, which then is written without
 // being moved.
-const usualSize = 1024
+const usualSize = 640
 
 func encode(j job.Job) []byte {
 	return j.AppendJSON(make([]byte, 0, usualSize+len(j.Payload)))

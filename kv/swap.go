@@ -104,6 +104,9 @@ func (b *Bucket) Swap(ctx context.Context, w Write) (uint64, error) {
 // decide goes on from the answer to a write until it is known what has become of
 // it. mark is what the write can be recognised by.
 func (b *Bucket) decide(ctx context.Context, w Write, mark string, revision uint64, err error) (uint64, error) {
+	if err == nil {
+		return revision, nil
+	}
 	retry, create := newRetry(), w.Revision == 0
 	for ; ; revision, err = b.publish(ctx, w, mark) {
 		switch {
@@ -153,21 +156,19 @@ func (b *Bucket) publish(ctx context.Context, w Write, mark string) (uint64, err
 
 // message is a write as the server takes it.
 func (b *Bucket) message(w Write, mark string) *nats.Msg {
-	msg := &nats.Msg{Subject: b.prefix + w.Key, Data: w.Value, Header: nats.Header{
-		WriteHeader:                         {mark},
-		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(w.Revision, 10)},
-	}}
-	if w.remove {
-		msg.Header.Set(operationHeader, "DEL")
+	values := [...]string{mark, strconv.FormatUint(w.Revision, 10)} // one piece of memory for both
+	header := nats.Header{WriteHeader: values[0:1:1]}
+	if !b.free {
+		header[jetstream.ExpectedLastSubjSeqHeader] = values[1:2:2]
 	}
-	if b.free {
-		msg.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
+	if w.remove {
+		header[operationHeader] = []string{"DEL"}
 	}
 	if w.TTL > 0 {
 		seconds := max(1, int64(w.TTL/time.Second))
-		msg.Header.Set(jetstream.MsgTTLHeader, strconv.FormatInt(seconds, 10)+"s")
+		header[jetstream.MsgTTLHeader] = []string{strconv.FormatInt(seconds, 10) + "s"}
 	}
-	return msg
+	return &nats.Msg{Subject: b.prefix + w.Key, Data: w.Value, Header: header}
 }
 
 // Delete removes a key's value if it is at the revision, and leaves a marker. It

@@ -162,13 +162,12 @@ func (a *attempt) leaveEarly() bool {
 }
 
 func (a *attempt) settled(outcome job.Outcome, err error, took time.Duration) {
-	log := a.task.Log()
 	if err != nil {
 		a.worker.unrecorded.Add(1)
-		log.Error("outcome was not recorded, the job will be offered again",
+		a.task.Log().Error("outcome was not recorded, the job will be offered again",
 			"outcome", outcome.String(), "reason", outcome.Reason(), "error", err)
 	} else if outcome.Kind() != job.KindCompleted {
-		log.Info("attempt ended", "outcome", outcome.String(), "reason", outcome.Reason(), "took", took)
+		a.task.Log().Info("attempt ended", "outcome", outcome.String(), "reason", outcome.Reason(), "took", took)
 	}
 	a.worker.hooks.settled(a.task.job, outcome, err, took)
 }

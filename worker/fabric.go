@@ -24,6 +24,8 @@ type Fabric interface {
 	Renew(ctx context.Context, c job.Claim, progress json.RawMessage) (job.Claim, error)
 
 	// Settle ends the claim. It repeats undecided writes itself until ctx ends.
+	// With an output to store ctx has no deadline: Settle keeps the lease itself
+	// for as long as that takes, and gives up when it cannot.
 	// On job.ErrStaleLease somebody else owns the job and the outcome is dropped;
 	// on job.ErrLeaseExpired the worker renews and settles once more.
 	Settle(ctx context.Context, c job.Claim, o job.Outcome) error

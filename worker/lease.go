@@ -191,11 +191,15 @@ func (l *lease) logFailure(err error, ranOut bool) {
 }
 
 // settle ends the claim. ctx carries values alone; the call is bounded by what
-// is left of the lease, though not to less than minSettleLimit. A lease that ran
-// out is renewed first. No renewal may be under way.
+// is left of the lease, though not to less than minSettleLimit, and with an output
+// to store by the fabric, which keeps the lease meanwhile. A lease that ran out is
+// renewed first. No renewal may be under way.
 func (l *lease) settle(ctx context.Context, o job.Outcome) error {
-	ctx, cancel := context.WithTimeout(ctx, max(time.Until(l.until), minSettleLimit))
-	defer cancel()
+	if o.Open() == nil {
+		bounded, cancel := context.WithTimeout(ctx, max(time.Until(l.until), minSettleLimit))
+		defer cancel()
+		ctx = bounded
+	}
 	err := l.fabric.Settle(ctx, l.claim, o)
 	if errors.Is(err, job.ErrLeaseExpired) {
 		l.begin(ctx)
