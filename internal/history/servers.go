@@ -141,6 +141,28 @@ func (s *servers) calmed() {
 	}
 }
 
+// freeze stops a server's process, and thaw lets it go on: it is up, its
+// connections are, and it answers nobody. A server that is down stays so.
+func (s *servers) freeze(i int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.troubles = append(s.troubles, disturbance{from: time.Now()})
+	if s.children[i] == nil {
+		return nil
+	}
+	return s.children[i].freeze()
+}
+
+func (s *servers) thaw(i int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calmed()
+	if s.children[i] == nil {
+		return nil
+	}
+	return s.children[i].thaw()
+}
+
 // restartTries is how often a server that does not start is started again.
 const restartTries = 3
 
