@@ -26,6 +26,10 @@ type harm struct {
 	do     func(context.Context)
 }
 
+// atWork is how many jobs are accepted before the chaos begins: a cluster that is
+// hurt before its streams are in use may have no leaders for the rest of a round.
+const atWork = 20
+
 // chaos goes on until ctx ends. What it took down is up again when it returns.
 func (w *world) chaos(ctx context.Context) error {
 	nc, err := w.servers.connect(w.servers.direct()...)
@@ -46,6 +50,8 @@ func (w *world) chaos(ctx context.Context) error {
 	}
 	if len(w.servers.configs) > 1 {
 		harms = append(harms, harm{"step-downs", 4, c.stepDown})
+	}
+	for w.accepted() < atWork && pause(ctx, 20*time.Millisecond) == nil {
 	}
 	for pause(ctx, about(c.r, 150*time.Millisecond)) == nil && broken == nil {
 		h := c.choose(harms)

@@ -167,6 +167,13 @@ func (w *world) learn(spec job.Spec) {
 	w.known = append(w.known, spec)
 }
 
+// accepted counts the jobs that were learnt.
+func (w *world) accepted() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.known)
+}
+
 // recent is how many jobs back an operator or the chaos looks for its next.
 const recent = 60
 
