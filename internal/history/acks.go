@@ -130,7 +130,7 @@ func (a *acks) judge(stream string, changes []change) error {
 		}
 		for i, c := range changes {
 			last := i == len(changes)-1
-			if c.job.ItemSeq == s.seq && s.at > c.stored.Sub(a.log.start) && (last || s.at < changes[i+1].stored.Sub(a.log.start)) {
+			if c.job.ItemSeq == s.seq && s.at > c.stored.Sub(a.log.Start) && (last || s.at < changes[i+1].stored.Sub(a.log.Start)) {
 				return fmt.Errorf("item %d was acknowledged at %.3f, while %s held the job by it", s.seq, s.at.Seconds(), c.job.WorkerID)
 			}
 		}

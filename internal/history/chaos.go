@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -25,6 +26,10 @@ type harm struct {
 	do     func(context.Context)
 }
 
+// atWork is how many jobs are accepted before the chaos begins: a cluster that is
+// hurt before its streams are in use may have no leaders for the rest of a round.
+const atWork = 20
+
 // chaos goes on until ctx ends. What it took down is up again when it returns.
 func (w *world) chaos(ctx context.Context) error {
 	nc, err := w.servers.connect(w.servers.direct()...)
@@ -36,6 +41,7 @@ func (w *world) chaos(ctx context.Context) error {
 	var broken error
 	harms := []harm{
 		{"", 2, func(ctx context.Context) { broken = c.kill(ctx) }},
+		{"", 1, func(ctx context.Context) { broken = c.freeze(ctx) }},
 		{"cuts", 3, c.cut},
 		{"hold-backs", 2, c.holdBack},
 		{"extra items", 6, c.double},
@@ -44,6 +50,8 @@ func (w *world) chaos(ctx context.Context) error {
 	}
 	if len(w.servers.configs) > 1 {
 		harms = append(harms, harm{"step-downs", 4, c.stepDown})
+	}
+	for w.accepted() < atWork && pause(ctx, 20*time.Millisecond) == nil {
 	}
 	for pause(ctx, about(c.r, 150*time.Millisecond)) == nil && broken == nil {
 		h := c.choose(harms)
@@ -94,6 +102,20 @@ func (c *chaos) kill(ctx context.Context) error {
 		return fmt.Errorf("server %d did not come back: %w", i+1, err)
 	}
 	c.w.log.harmed("", "server %d is back", i+1)
+	return nil
+}
+
+// freeze stops a server, and lets it go on before its cluster would give it up.
+func (c *chaos) freeze(ctx context.Context) error {
+	i, long := c.r.IntN(len(c.w.servers.configs)), c.r.Float64()
+	c.w.figures.add("server freezes", 1)
+	c.w.log.harmed("", "server %d is frozen", i+1)
+	err := c.w.servers.freeze(i)
+	_ = pause(ctx, 500*time.Millisecond+time.Duration(long*long*float64(2500*time.Millisecond))) // mostly short
+	if err = errors.Join(err, c.w.servers.thaw(i)); err != nil {
+		return fmt.Errorf("server %d: %w", i+1, err)
+	}
+	c.w.log.harmed("", "server %d goes on", i+1)
 	return nil
 }
 

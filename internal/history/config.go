@@ -25,7 +25,7 @@ type Config struct {
 	KeeperDeaths bool
 
 	Faults *fault.Plan  // planted mistakes, nil for none
-	Logger *slog.Logger // of the fabrics, nil discards
+	Logger *slog.Logger `json:"-"` // of the fabrics, nil discards
 }
 
 // Sizes of a round. They keep two cores busy and no more.
@@ -33,13 +33,15 @@ const (
 	lease     = time.Second
 	backends  = 3
 	operators = 2
-	workers   = 6
+	workers   = 4 // goroutines of this process: they are quick to die and to be born
+	processes = 3 // workers that are processes
 	slots     = 8 // attempts that one worker runs at once
 	keepers   = 2
 	enqueues  = 60 * time.Millisecond // mean wait of a backend between two jobs
 	operates  = 80 * time.Millisecond // mean wait of an operator between two calls
 	skewMost  = 5 * time.Minute       // how far clients' clocks are off
 	callLimit = 5 * time.Second       // of one call of a client
+	joinLimit = 2 * time.Second       // of one try to join: a connection lost in it must not cost a whole round
 )
 
 // stages of a round; workers take turns among them.

@@ -134,7 +134,7 @@ func (w *world) whereabouts(ctx context.Context, id string) []string {
 		for subject := range info.State.Subjects {
 			if strings.HasSuffix(subject, "."+id) {
 				if msg, err := st.GetLastMsgForSubject(ctx, subject); err == nil {
-					lines = append(lines, fmt.Sprintf("there is a message at %s, sequence %d of %s", subject, msg.Sequence, msg.Time.Sub(w.log.start)))
+					lines = append(lines, fmt.Sprintf("there is a message at %s, sequence %d of %s", subject, msg.Sequence, msg.Time.Sub(w.log.Start)))
 				}
 			}
 		}

@@ -47,7 +47,7 @@ func (w *world) judge() error {
 
 func (w *world) judgeJob(id string, ops []Op, spec Spec, rivals map[string][]contender) *Illegal {
 	changes := w.feed.of(id)
-	gaps, err := judgeChanges(changes, spec, w.log.start, w.servers.excuse)
+	gaps, err := judgeChanges(changes, spec, w.log.Start, w.servers.excuse)
 	if err != nil {
 		return &Illegal{Rule: "changes", Why: err.Error()}
 	}
@@ -64,7 +64,7 @@ func (w *world) judgeJob(id string, ops []Op, spec Spec, rivals map[string][]con
 		}
 	}
 	if len(changes) > 0 {
-		if err := judgeKey(w.log.start, ops, changes, rivals[changes[0].job.Key]); err != nil {
+		if err := judgeKey(w.log.Start, ops, changes, rivals[changes[0].job.Key]); err != nil {
 			return &Illegal{Rule: "keys", Why: err.Error()}
 		}
 	}
@@ -99,7 +99,7 @@ func (w *world) lines(id string) []string {
 		all = append(all, line{op.Call, op.String()})
 	}
 	for _, c := range w.feed.of(id) {
-		at := c.stored.Sub(w.log.start)
+		at := c.stored.Sub(w.log.Start)
 		all = append(all, line{at, fmt.Sprintf("%9.3f            record    revision %d after %d: %s", at.Seconds(), c.revision, c.before, sketch(c.job))})
 	}
 	if changes := w.feed.of(id); len(changes) > 0 {

@@ -49,6 +49,8 @@ func TestJudgeOfOperations(t *testing.T) {
 		"a whole life":                       {begun().settled(Complete, 40, 50, "a", 1, OK), true},
 		"a takeover after the lease":         {begun().claimed(1200, 1300, "b", 2, 2).settled(Complete, 1400, 1410, "a", 1, stale), true},
 		"a takeover within the lease":        {begun().claimed(400, 500, "b", 2, 2), false},
+		"a takeover of a claim unheard of":   {new(past).enqueued(0, 10).got(1900, 1910, Told{State: job.StateWaiting, Max: 3}).claimed(2000, 2100, "b", 2, 2), true},
+		"one taken over within the lease":    {new(past).enqueued(0, 10).claimed(400, 500, "b", 2, 2), false},
 		"a takeover of a renewed lease":      {begun().settled(Renew, 900, 910, "a", 1, OK).claimed(1200, 1300, "b", 2, 2), false},
 		"one fence for two":                  {begun().claimed(1200, 1300, "b", 1, 1), false},
 		"a fence that went back":             {begun().claimed(1200, 1300, "b", 2, 2).claimed(2500, 2600, "c", 1, 1), false},

@@ -56,7 +56,7 @@ func (l *Log) told(j job.Job) *Told {
 	}
 	t := &Told{State: j.State, Fence: j.Fence, Attempt: j.Attempt, Max: j.MaxAttempts, Worker: j.WorkerID}
 	if j.State == job.StateLeased {
-		t.Until = j.LeaseExpiresAt.Sub(l.start) // all clocks are this machine's, but for their skew
+		t.Until = j.LeaseExpiresAt.Sub(l.Start) // all clocks are this machine's, but for their skew
 	}
 	return t
 }
@@ -98,7 +98,7 @@ func (o Op) String() string {
 
 // Log is where clients write down what they did. It is safe for concurrent use.
 type Log struct {
-	start time.Time
+	clock
 
 	mu   sync.Mutex
 	ops  []Op            // guarded by mu
@@ -123,9 +123,7 @@ type Spec struct {
 	Accepted bool // its enqueue was acknowledged
 }
 
-func newLog(start time.Time) *Log { return &Log{start: start, jobs: map[string]Spec{}} }
-
-func (l *Log) now() time.Duration { return time.Since(l.start) }
+func newLog(c clock) *Log { return &Log{clock: c, jobs: map[string]Spec{}} }
 
 func (l *Log) add(op Op) {
 	l.mu.Lock()

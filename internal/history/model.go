@@ -22,13 +22,14 @@ const anyone = "?"
 const hiddenFences = 4
 
 // state is a job as the model has it; the zero state is a job that nobody has
-// enqueued. now is the latest call among what has happened, and free the earliest
-// moment at which the lease can have run out.
+// enqueued. now is the latest call among what has happened, changed that of what
+// changed the job, and free the earliest moment at which the lease can have run
+// out.
 type state struct {
 	in                  job.State
 	fence, attempt, max int64
 	holder              string
-	now, free           time.Duration
+	now, changed, free  time.Duration
 }
 
 // input is an operation with what the model needs to know beside it.
@@ -65,6 +66,9 @@ func step(s state, in input) []state {
 	for _, before := range hidden(s, in) {
 		before.now = max(before.now, in.Call)
 		for _, next := range answer(before, in) {
+			if next != before {
+				next.changed = max(before.changed, in.Call)
+			}
 			if !slices.Contains(after, next) {
 				after = append(after, next)
 			}
@@ -104,7 +108,9 @@ func hiddenSteps(s state, in input) (next []state) {
 	case s.in == "" || s.in.Terminal():
 		return nil
 	case s.in.Idle() && s.attempt < s.max:
-		next = append(next, s.claimed(anyone, s.now+in.lease))
+		// Whoever claims may be kept waiting between the reading of its clock and its
+		// write: its lease counts from any time after the job was as it is.
+		next = append(next, s.claimed(anyone, s.changed+in.lease))
 	case s.in == job.StateLeased && in.deadline() >= s.free-clockSlack:
 		next = append(next, s.failedOnce())
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -47,7 +46,10 @@ func (a *Arena) Close() error {
 // another error when the test itself could not be done.
 func (a *Arena) Round(ctx context.Context, cfg Config) (Report, error) {
 	a.rounds++
-	w := &world{cfg: cfg, namespace: fmt.Sprintf("h%d", a.rounds), servers: a.servers, log: newLog(time.Now())}
+	w := &world{
+		cfg: cfg, namespace: fmt.Sprintf("h%d", a.rounds), servers: a.servers,
+		urls: a.servers.proxied(), replicas: len(a.servers.configs), log: newLog(startClock()),
+	}
 	if err := w.quiet(ctx); err != nil {
 		return nil, fmt.Errorf("round %d: %w", a.rounds, err)
 	}
@@ -87,6 +89,10 @@ func (w *world) play(ctx context.Context) (end, err error) {
 	for n := range workers {
 		roles.Go(func() { w.worker(acting, n) })
 	}
+	failures := make([]error, processes)
+	for n := range processes {
+		roles.Go(func() { failures[n] = w.process(acting, noisy, n, calm) })
+	}
 	for n := range keepers {
 		roles.Go(func() { w.keeper(acting, n, calm) })
 	}
@@ -107,7 +113,7 @@ func (w *world) play(ctx context.Context) (end, err error) {
 	}
 	stop()
 	roles.Wait()
-	return end, err
+	return end, errors.Join(append(failures, err)...)
 }
 
 // sweep removes what the round left on the servers.

@@ -16,7 +16,7 @@ import (
 
 // servers are the server processes of a run, each behind a proxy of its own.
 type servers struct {
-	configs []childConfig
+	configs []serverConfig
 	proxies []*proxy
 
 	mu       sync.Mutex
@@ -24,8 +24,8 @@ type servers struct {
 	troubles []disturbance // guarded by mu
 }
 
-// disturbance is a time in which events may get lost: a server was down, or a
-// stream changed its leader.
+// disturbance is a time in which events may get lost: a server was down or
+// frozen, or a stream changed its leader.
 type disturbance struct{ from, to time.Time }
 
 // startServers starts one server or a cluster, with the data below dir.
@@ -58,7 +58,7 @@ func startServers(n int, dir string) (s *servers, err error) {
 	return s, nil
 }
 
-func configs(n int, dir string) ([]childConfig, error) {
+func configs(n int, dir string) ([]serverConfig, error) {
 	ports, err := freePorts(2 * n)
 	if err != nil {
 		return nil, err
@@ -67,10 +67,10 @@ func configs(n int, dir string) ([]childConfig, error) {
 	for i := range n {
 		routes = append(routes, net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[n+i])))
 	}
-	all := make([]childConfig, n)
+	all := make([]serverConfig, n)
 	for i := range n {
 		name := fmt.Sprintf("s%d", i+1)
-		all[i] = childConfig{Name: name, Dir: filepath.Join(dir, name), Port: ports[i]}
+		all[i] = serverConfig{Name: name, Dir: filepath.Join(dir, name), Port: ports[i]}
 		if n > 1 {
 			all[i].Route, all[i].Routes = ports[n+i], routes
 		}
@@ -128,12 +128,39 @@ func (s *servers) restart(i int) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.calmed()
+	return err
+}
+
+// calmed notes that what disturbed the servers is over. s.mu is held.
+func (s *servers) calmed() {
 	for at := range s.troubles {
 		if s.troubles[at].to.IsZero() {
 			s.troubles[at].to = time.Now()
 		}
 	}
-	return err
+}
+
+// freeze stops a server's process, and thaw lets it go on: it is up, its
+// connections are, and it answers nobody. A server that is down stays so.
+func (s *servers) freeze(i int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.troubles = append(s.troubles, disturbance{from: time.Now()})
+	if s.children[i] == nil {
+		return nil
+	}
+	return s.children[i].freeze()
+}
+
+func (s *servers) thaw(i int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calmed()
+	if s.children[i] == nil {
+		return nil
+	}
+	return s.children[i].thaw()
 }
 
 // restartTries is how often a server that does not start is started again.
@@ -159,6 +186,15 @@ func (s *servers) excuse(from, to time.Time) bool {
 		}
 	}
 	return false
+}
+
+// proxied are the addresses of the proxies.
+func (s *servers) proxied() []string {
+	var urls []string
+	for _, p := range s.proxies {
+		urls = append(urls, p.url())
+	}
+	return urls
 }
 
 // direct are the servers' own addresses, past the proxies.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -11,22 +12,25 @@ import (
 	"github.com/weft-fabric/weft/job"
 )
 
-// worker is one worker process after the other under one name: when one dies,
-// the next begins.
+// worker is one worker after the other under one name: when one dies, the next
+// begins. It does not leave this process, and its death is that of its connection.
 func (w *world) worker(ctx context.Context, n int) {
 	r := w.cfg.random("worker", int64(n))
-	stage := stageNames[n%len(stageNames)]
+	stage := stageNames[(processes+n)%len(stageNames)]
 	for life := 1; ctx.Err() == nil; life++ {
 		m, err := w.join(ctx, skew(r))
 		if err != nil {
 			return
 		}
-		l := &living{w: w, m: m, id: fmt.Sprintf("w%d_%d", n, life), stage: stage, began: w.log.now(), free: make(chan struct{}, slots)}
-		l.run(ctx)
+		w.enliven(m, fmt.Sprintf("w%d_%d", n, life), stage).run(ctx)
 	}
 }
 
-// living is one worker process.
+func (w *world) enliven(m *member, id, stage string) *living {
+	return &living{w: w, m: m, id: id, stage: stage, began: w.log.now(), free: make(chan struct{}, slots)}
+}
+
+// living is one worker.
 type living struct {
 	w     *world
 	m     *member
@@ -45,11 +49,15 @@ type living struct {
 func (l *living) run(ctx context.Context) {
 	life, die := context.WithCancel(ctx)
 	defer die()
-	l.die = func() {
-		l.w.figures.add("worker deaths", 1)
+	l.die = sync.OnceFunc(func() {
+		if l.w.up != nil { // a process of its own
+			self, _ := os.FindProcess(os.Getpid())
+			_ = self.Kill()
+		}
+		l.w.count("worker deaths")
 		l.m.nc.Close()
 		die()
-	}
+	})
 	defer l.m.leave()
 	var err error
 	if l.r, err = l.m.f.Runner(l.id); err != nil {
@@ -154,7 +162,7 @@ func (l *living) hold(life context.Context, r *rand.Rand, c job.Claim) {
 // and then goes on as if nothing had been.
 func (l *living) stall(life context.Context, r *rand.Rand, c job.Claim) {
 	renews := r.Float64() < 0.3
-	l.w.figures.add("stalls", 1)
+	l.w.count("stalls")
 	_ = pause(life, between(r, lease, 4*lease))
 	if renews {
 		c, _ = l.renew(c)
@@ -167,6 +175,7 @@ func (l *living) renew(c job.Claim) (job.Claim, bool) {
 	ctx, cancel := call()
 	defer cancel()
 	op := Op{Client: l.id, Kind: Renew, Job: c.Job.ID, Call: l.w.log.now(), Worker: l.id, Fence: c.Token.Fence}
+	l.w.begin(op)
 	next, err := l.r.Renew(ctx, c, nil)
 	op.Result = resultOf(err)
 	l.w.note(op)
@@ -183,6 +192,7 @@ const settleTries = 3
 // operation.
 func (l *living) settle(life context.Context, c job.Claim, kind Kind) {
 	op := l.settlement(c, kind)
+	l.w.begin(op)
 	for range settleTries {
 		ctx, cancel := call()
 		op.Result = resultOf(l.r.Settle(ctx, c, outcome(kind, op.Mark)))
@@ -197,8 +207,10 @@ func (l *living) settle(life context.Context, c job.Claim, kind Kind) {
 // settleAndDie ends the process while the settlement is under way.
 func (l *living) settleAndDie(c job.Claim, kind Kind, after time.Duration) {
 	op := l.settlement(c, kind)
+	l.w.begin(op)
 	ctx, cancel := context.WithTimeout(context.Background(), after)
 	defer cancel()
+	time.AfterFunc(after, l.die)
 	op.Result = resultOf(l.r.Settle(ctx, c, outcome(kind, op.Mark)))
 	l.w.note(op)
 	l.die()

@@ -17,7 +17,10 @@ import (
 type world struct {
 	cfg       Config
 	namespace string
-	servers   *servers
+	urls      []string // of the servers, through the proxies
+	replicas  int
+	servers   *servers  // nil in a worker process
+	up        *reporter // to the parent of a worker process; nil in the parent
 	log       *Log
 	feed      *feed
 	acks      *acks
@@ -37,11 +40,7 @@ type member struct {
 
 // join connects a client through the proxies. It tries until ctx ends.
 func (w *world) join(ctx context.Context, skew time.Duration) (*member, error) {
-	var urls []string
-	for _, p := range w.servers.proxies {
-		urls = append(urls, p.url())
-	}
-	return w.joinAt(ctx, urls, skew)
+	return w.joinAt(ctx, w.urls, skew)
 }
 
 func (w *world) joinAt(ctx context.Context, urls []string, skew time.Duration) (*member, error) {
@@ -70,7 +69,7 @@ func (w *world) tryJoin(ctx context.Context, urls []string, skew time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, joinLimit)
 	defer cancel()
 	f, err := fabric.Open(ctx, nc, w.options(skew))
 	if err != nil {
@@ -83,7 +82,7 @@ func (w *world) tryJoin(ctx context.Context, urls []string, skew time.Duration) 
 func (w *world) options(skew time.Duration) fabric.Options {
 	opts := fabric.DefaultOptions()
 	opts.Namespace = w.namespace
-	opts.Replicas = len(w.servers.configs)
+	opts.Replicas = w.replicas
 	opts.Backoff = backoff
 	opts.Stage.Lease = lease
 	opts.Clock = func() time.Time { return time.Now().Add(skew) }
@@ -128,10 +127,36 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// begin announces an operation, so that it is known of even if this process is
+// killed during it.
+func (w *world) begin(op Op) {
+	if w.up != nil {
+		w.up.tell(report{Began: &op})
+	}
+}
+
+// note writes down an operation that ends now.
 func (w *world) note(op Op) {
 	op.Return = w.log.now()
+	if w.up != nil {
+		w.up.tell(report{Ended: &op})
+		return
+	}
+	w.keep(op)
+}
+
+func (w *world) keep(op Op) {
 	w.figures.count(op)
 	w.log.add(op)
+}
+
+// count counts one of what happened, where the figures are.
+func (w *world) count(what string) {
+	if w.up != nil {
+		w.up.tell(report{Counted: what})
+		return
+	}
+	w.figures.add(what, 1)
 }
 
 // learn remembers an accepted job for others to work on.
@@ -140,6 +165,13 @@ func (w *world) learn(spec job.Spec) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known = append(w.known, spec)
+}
+
+// accepted counts the jobs that were learnt.
+func (w *world) accepted() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.known)
 }
 
 // recent is how many jobs back an operator or the chaos looks for its next.
