@@ -5,6 +5,8 @@ import { complete, discard, fail, release, renew } from "./record.mjs";
 import { MAX_INLINE_OUTPUT, backoff, dataURI, duration, readDataURI } from "./values.mjs";
 
 const MAX_PROGRESS = 8192;
+/** The least time between two renewals that store progress. */
+const PROGRESS_GAP = 1000;
 const MAX_ROUNDS = 32;
 /** How long a handler whose signal was aborted may take before its slot is taken from it. */
 const STOP_GRACE = 5000;
@@ -40,6 +42,8 @@ export class Attempt {
   settled = false;
   controller = new AbortController();
   /** @type {any} */ #progress;
+  #stored = 0;
+  /** @type {NodeJS.Timeout | undefined} set while a renewal with progress is due */ #reporting;
   /** One compare-and-set of a claim at a time: each waits for the one before. */
   #writing = Promise.resolve();
   busy = 0;
@@ -74,6 +78,7 @@ export class Attempt {
       outcome = this.failure(err);
     } finally {
       clearTimeout(timer);
+      clearTimeout(this.#reporting);
       clearInterval(beat);
     }
     try {
@@ -130,7 +135,13 @@ export class Attempt {
       throw new Error(`progress must be JSON of at most ${MAX_PROGRESS} bytes`);
     }
     this.#progress = value;
-    this.renew();
+    if (this.#reporting) return;
+    const wait = Math.max(0, this.#stored + PROGRESS_GAP - Date.now());
+    this.#reporting = setTimeout(() => {
+      this.#reporting = undefined;
+      this.#stored = Date.now();
+      this.renew();
+    }, wait);
   }
 
   /** Extends the lease, first in the record and only then in the work stream. */

@@ -337,4 +337,3 @@ func (b *bench) wantOutput(j job.Job, want string) {
 		b.Errorf("%s is %s (%s) with output %q, want %q", j.ID, j.State, j.Reason, j.OutputRef, ref)
 	}
 }
-

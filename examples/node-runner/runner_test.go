@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -290,4 +292,21 @@ func TestServesLanesInOrder(t *testing.T) {
 	}
 	b.emptied()
 	n.terminated()
+}
+
+// The transitions give what the fabric's own give, case by case.
+func TestTransitionsAgreeWithTheFabrics(t *testing.T) {
+	cases, err := filepath.Abs("../../job/testdata/transitions.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("node", "testdata/vectors.mjs", cases)
+	cmd.Dir = install(t)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || n < 300 {
+		t.Errorf("looked at %s cases, want 300 or more", out)
+	}
 }

@@ -286,25 +286,36 @@ export class Worker {
       return void item.remove();
     }
     if (at.record) return at;
-    const stored = Number(item.storedNanos / 1_000_000n);
-    if (item.revision > 0) {
-      const copy = itemsRecord(item, this.stage);
-      if (!copy || at.revision > 0 || this.fabric.now() - stored >= SHORTEST_RETENTION) {
-        this.log("item removed, its job is gone", item.id);
-        return void item.remove();
-      }
-      return { record: copy.record, revision: 0 }; // the disk lost the record: the claim makes it again
+    const record = await this.#made(item, at.revision, until);
+    if (!record) {
+      this.log("item removed, its job is gone", item.id);
+      return void item.remove();
     }
-    const record = await adopt(this.fabric, item, this.stage, Math.min(stored, this.fabric.now()), until);
-    if (record.ended) this.log("it cannot become a job", item.id, record.get("reason"));
-    const plain = !record.ended && !record.get("key") && record.waitingOn.length === 0;
+    const plain = record.waits && !record.get("key") && record.waitingOn.length === 0;
     if (plain && record.time("available_at") <= this.fabric.now()) {
       return { record, revision: 0 }; // nothing stands before its claim, whose write makes the record
     }
     const { saved, current } = await this.fabric.save(record, 0, until);
     if (!saved) return this.#found(item, decoded(item.id, current), until);
-    if (record.get("key")) await this.#makeCurrent(saved, until);
+    if (record.get("key") && !record.ended) await this.#makeCurrent(saved, until);
     return saved;
+  }
+
+  /**
+   * The record of an item that has none: of a bare spec, or of a job whose record
+   * the disk has lost. It gives undefined when the record had its time.
+   * @param {Delivery} item @param {number} marker the revision of what an expired record left behind, or 0
+   * @param {number} until
+   */
+  async #made(item, marker, until) {
+    const stored = Number(item.storedNanos / 1_000_000n);
+    const now = this.fabric.now();
+    if (item.revision > 0) {
+      return marker > 0 || now - stored >= SHORTEST_RETENTION ? undefined : itemsRecord(item, this.stage)?.record;
+    }
+    const record = await adopt(this.fabric, item, this.stage, Math.min(stored, now), until);
+    if (record.ended) this.log("it cannot become a job", item.id, record.get("reason"));
+    return record;
   }
 
   /** Moves the pointer of a new job's key to it and cancels the job that it named. @param {import("./fabric.mjs").Saved} at @param {number} until */
