@@ -283,15 +283,13 @@ func (b *bench) jobs(state ...job.State) []job.Job {
 	return jobs
 }
 
-// leased waits until a worker holds a job.
-func (b *bench) leased(id string) job.Job {
+// hangs waits until the test's handler has a job and says that it hangs.
+func (b *bench) hangs(id string) {
 	b.Helper()
-	var j job.Job
-	natstest.Eventually(b, patience, id+" is leased", func() bool {
-		j = b.get(id)
-		return j.State == job.StateLeased
+	natstest.Eventually(b, patience, id+" hangs", func() bool {
+		j := b.get(id)
+		return j.State == job.StateLeased && string(j.Progress) == `"hanging"`
 	})
-	return j
 }
 
 // emptied waits until the stage's work stream holds nothing.

@@ -162,7 +162,7 @@ func TestCancelReachesTheHandler(t *testing.T) {
 		b.enqueue(job.Spec{ID: id, Payload: json.RawMessage(`{"hang":true}`)})
 	}
 	n := b.start("node")
-	b.leased("signalled")
+	b.hangs("signalled")
 	if _, err := b.fabric.Cancel(t.Context(), "signalled", "not needed"); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestCancelReachesTheHandler(t *testing.T) {
 // learns of it at its next renewal.
 func (b *bench) cancelSilently(id, reason string) {
 	b.Helper()
-	b.leased(id)
+	b.hangs(id)
 	js, err := b.nc.JetStream()
 	if err != nil {
 		b.Fatal(err)
@@ -208,11 +208,29 @@ func (b *bench) cancelSilently(id, reason string) {
 	})
 }
 
+func TestLostLeaseStopsTheHandler(t *testing.T) {
+	b := setup(t, time.Second)
+	b.enqueue(job.Spec{ID: "taken", Payload: json.RawMessage(`{"hang":true}`)})
+	first := b.start("node-a")
+	b.hangs("taken")
+	first.signal(syscall.SIGSTOP)
+	second := b.start("node-b")
+	b.wantLog(b.ends("taken"), "1/1 node-a expired, 2/2 node-b succeeded")
+	first.signal(syscall.SIGCONT)
+	if got := b.heard("taken"); got != "the lease was lost" {
+		t.Errorf("the handler heard %q", got)
+	}
+	first.terminated()
+	second.terminated()
+	b.wantLog(b.get("taken"), "1/1 node-a expired, 2/2 node-b succeeded")
+	b.emptied()
+}
+
 func TestTerminatedReleasesAtNoCharge(t *testing.T) {
 	b := setup(t, 30*time.Second)
 	b.enqueue(job.Spec{ID: "long", Payload: json.RawMessage(`{"hang":true}`)})
 	first := b.start("node-a", "--drain", "0s")
-	b.leased("long")
+	b.hangs("long")
 	first.terminated()
 	if got := b.heard("long"); got != "the runner stops" {
 		t.Errorf("the handler heard %q", got)
