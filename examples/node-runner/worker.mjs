@@ -246,6 +246,7 @@ export class Worker {
       case "spent": { // its last attempt was lost with its worker
         const done = await this.fabric.transition(at, (r) =>
           r.state === "leased" && this.fabric.now() >= r.time("lease_expires_at") ? expire(r, this.fabric.now()) : undefined, until);
+        if (!done) this.log("its record has no attempt left and is not leased, or was changed", item.id);
         if (done?.record.ended) item.ack();
         else if (done && await this.fabric.offer(done, until) === "schedule") item.ack();
       }
