@@ -28,9 +28,10 @@ func (t *taking) adopt(marker uint64) (done bool, err error) {
 		return t.reject(err)
 	}
 	if j.Key != "" {
-		// The order is the item's time: a job published before another of its
-		// key does not become current because it is taken later.
-		j.KeyOrder = t.item.Stored.UnixNano()
+		// The order is the item's time, in the grain of an enqueue's: a job
+		// published before another of its key does not become current because it
+		// is taken later.
+		j.KeyOrder = t.item.Stored.Truncate(time.Millisecond).UnixNano()
 	}
 	return t.create(j)
 }

@@ -289,7 +289,11 @@ func (t *taking) refused(err error, now time.Time) (*holding, bool, error) {
 		}
 		t.item.Ack()
 	case job.CodeAttemptLimitReached:
-		return t.expire()
+		if j.State == job.StateLeased {
+			return t.expire()
+		}
+		t.report("item removed: its job waits with no attempt left, which no transition does; cancel it", err)
+		t.item.Remove()
 	case job.CodeTerminalJob, "": // ended, or blocked on dependencies
 		t.item.Remove()
 	default:

@@ -232,3 +232,34 @@ func TestAuditFindsAnItemInALaneNotInUse(t *testing.T) {
 	}
 	nothingLeft(t, nc, "s")
 }
+
+// No transition leads there, but another program may write it. The item must not
+// come back for ever.
+func TestItemOfAWaitingJobWithoutAttemptsLeftIsRemoved(t *testing.T) {
+	t.Parallel()
+	p := join(t, natstest.Start(t), lease(short))
+	r := runner(t, p.Fabric, "")
+	enqueue(t, p.Fabric, job.Spec{ID: "spent", Stage: "hash", InputRef: "data:,x"})
+	text := strings.Replace(string(record(t, p.Fabric, "spent").Raw), `"attempt":0`, `"attempt":3`, 1)
+	putRecord(t, p.nc, "spent", text)
+	enqueue(t, p.Fabric, job.Spec{ID: "next", Stage: "hash", InputRef: "data:,x"})
+	settle(t, r, claimNext(t, r, "hash", "next"), job.CompletedWith(nil))
+	emptied(t, r, p.nc, "hash")
+	if j := get(t, p.Fabric, "spent"); j.State != job.StateWaiting || j.Attempt != 3 {
+		t.Fatalf("%+v", j)
+	}
+}
+
+// The order of an adopted job's key is in the grain of an enqueued one's: within
+// the same millisecond neither is ahead by its decimals.
+func TestAdoptedJobsKeyOrderIsInWholeMilliseconds(t *testing.T) {
+	t.Parallel()
+	p := join(t, natstest.Start(t))
+	r := runner(t, p.Fabric, "")
+	enqueue(t, p.Fabric, job.Spec{Stage: "hash", InputRef: "data:,first"})
+	settle(t, r, claim(t, r, "hash"), job.CompletedWith(nil))
+	publish(t, p.nc, "weft.work.hash.bare", `{"input_ref":"data:,x","key":"k"}`, 0)
+	if c := claimNext(t, r, "hash", "bare"); c.Job.KeyOrder == 0 || c.Job.KeyOrder%int64(time.Millisecond) != 0 {
+		t.Fatalf("key order %d", c.Job.KeyOrder)
+	}
+}
