@@ -23,27 +23,39 @@ type Enqueued struct {
 }
 
 // EnqueueMany enqueues specs as they come, in constant memory and with many
-// writes on their way at once. It gives what became of each, in their order, and
-// stops when give returns an error, which it returns, or when ctx ends. Each spec
-// is treated as by Enqueue; one with dependencies or a key sees all before it
-// recorded. Specs that were read and not given when it stops may have been
-// enqueued: with ids of their own, repeating the call is safe.
-func (f *Fabric) EnqueueMany(ctx context.Context, specs iter.Seq[job.Spec], give func(Enqueued) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	b := &bulk{f: f, records: make(chan *bulkJob, bulkWindow), items: make(chan *bulkJob, bulkWindow)}
+// writes on their way at once. It gives what became of each, in their order. Each
+// spec is treated as by Enqueue with the options; one with dependencies or a key
+// sees all before it recorded.
+//
+// When give returns an error, no more specs are read, those that were read are
+// still enqueued and given, and that error is returned. When ctx ends the call
+// ends at once, with ctx's error: specs that were read and not given may have been
+// enqueued then, and with ids of their own, repeating the call is safe.
+func (f *Fabric) EnqueueMany(ctx context.Context, specs iter.Seq[job.Spec], give func(Enqueued) error, opts ...EnqueueOption) error {
+	b := &bulk{
+		f: f, opts: opts, enough: make(chan struct{}),
+		records: make(chan *bulkJob, bulkWindow), items: make(chan *bulkJob, bulkWindow),
+	}
+	for _, opt := range opts {
+		opt(&b.how)
+	}
 	var steps sync.WaitGroup
+	defer steps.Wait()
 	steps.Go(func() { b.begin(ctx, specs) })
 	steps.Go(func() { b.offer(ctx) })
+	var refused error
 	for e := range b.items {
-		if context.Cause(ctx) != nil {
+		if ctx.Err() != nil {
 			continue // the steps before end by themselves
 		}
-		if err := give(b.end(ctx, e)); err != nil {
-			stop(err)
+		if err := give(b.end(ctx, e)); err != nil && refused == nil {
+			refused = err
+			close(b.enough)
 		}
 	}
-	steps.Wait()
+	if refused != nil {
+		return refused
+	}
 	return context.Cause(ctx)
 }
 
@@ -51,6 +63,9 @@ func (f *Fabric) EnqueueMany(ctx context.Context, specs iter.Seq[job.Spec], give
 // their order.
 type bulk struct {
 	f       *Fabric
+	opts    []EnqueueOption
+	how     enqueueing    // what the options say
+	enough  chan struct{} // closed when no more is to be read
 	records chan *bulkJob // whose records are on their way
 	items   chan *bulkJob // whose items are on their way
 }
@@ -68,23 +83,34 @@ type bulkJob struct {
 func (b *bulk) begin(ctx context.Context, specs iter.Seq[job.Spec]) {
 	defer close(b.records)
 	for spec := range specs {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || b.over() {
 			return
 		}
 		e := &bulkJob{spec: b.f.complete(spec)}
 		if e.job, e.err = b.f.fresh(e.spec); e.err == nil {
 			_, e.err = b.f.stages.get(ctx, e.spec.Stage, e.spec.Lane())
 		}
-		if e.err == nil && e.plain() {
+		if e.err == nil && b.plain(e.spec) {
 			e.record = b.f.bucket.BeginJob(e.job, 0, 0, nil)
 		}
 		b.records <- e
 	}
 }
 
-// plain reports whether the job's record can be written without reading
-// anything before.
-func (e *bulkJob) plain() bool { return e.spec.Key == "" && len(e.spec.Dependencies) == 0 }
+func (b *bulk) over() bool {
+	select {
+	case <-b.enough:
+		return true
+	default:
+		return false
+	}
+}
+
+// plain reports whether a job's record can be written without reading anything
+// before.
+func (b *bulk) plain(spec job.Spec) bool {
+	return spec.Key == "" && len(spec.Dependencies) == 0 && (b.how.policy == "" || b.how.policy == Supersede)
+}
 
 // offer waits for the records and sends the items.
 func (b *bulk) offer(ctx context.Context) {
@@ -93,7 +119,7 @@ func (b *bulk) offer(ctx context.Context) {
 		switch {
 		case e.err != nil:
 		case e.record == nil:
-			e.job, e.err = b.f.Enqueue(ctx, e.spec)
+			e.job, e.err = b.f.Enqueue(ctx, e.spec, b.opts...)
 		default:
 			b.offerOne(ctx, e)
 		}
@@ -104,7 +130,7 @@ func (b *bulk) offer(ctx context.Context) {
 func (b *bulk) offerOne(ctx context.Context, e *bulkJob) {
 	revision, err := e.record.End(ctx)
 	if _, taken := errors.AsType[*kv.Conflict](err); taken {
-		e.job, e.err = b.f.Enqueue(ctx, e.spec) // the id exists: the slow way says what that means
+		e.job, e.err = b.f.Enqueue(ctx, e.spec, b.opts...) // the id exists: the slow way says what that means
 		return
 	}
 	if err != nil {

@@ -82,22 +82,40 @@ func TestEnqueueManyKeepsTheOrderOfThousands(t *testing.T) {
 	}
 }
 
-func TestEnqueueManyStopsWhenTold(t *testing.T) {
+func TestEnqueueManyStopsWhenToldAndGivesAllThatItHasRead(t *testing.T) {
 	t.Parallel()
 	f := open(t, natstest.Conn(t))
 	enough := errors.New("enough")
-	given := 0
+	read, given := 0, 0
 	endless := func(yield func(job.Spec) bool) {
 		for yield(job.Spec{Stage: "s", InputRef: "x"}) {
+			read++
 		}
 	}
-	err := f.EnqueueMany(t.Context(), endless, func(fabric.Enqueued) error {
-		if given++; given == 10 {
+	err := f.EnqueueMany(t.Context(), endless, func(e fabric.Enqueued) error {
+		if e.Err != nil {
+			t.Error(e.Err)
+		}
+		if given++; given >= 10 {
 			return enough
 		}
 		return nil
 	})
-	if !errors.Is(err, enough) || given != 10 {
-		t.Errorf("%d results, error %v", given, err)
+	if !errors.Is(err, enough) || given < 10 || given != read {
+		t.Errorf("%d results of %d specs, error %v", given, read, err)
+	}
+}
+
+func TestEnqueueManyGoesByItsOptions(t *testing.T) {
+	t.Parallel()
+	f := open(t, natstest.Conn(t))
+	specs := []job.Spec{{ID: "a", Stage: "s", InputRef: "x", Key: "k"}, {ID: "b", Stage: "s", InputRef: "x", Key: "k"}, {ID: "c", Stage: "s", InputRef: "x"}}
+	var got []string
+	err := f.EnqueueMany(t.Context(), slices.Values(specs), func(e fabric.Enqueued) error {
+		got = append(got, fmt.Sprint(e.Job.ID, " ", e.Err != nil))
+		return nil
+	}, fabric.OnConflict(fabric.Coalesce))
+	if want := []string{"a false", "a false", "c true"}; err != nil || !slices.Equal(got, want) { // c has no key
+		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +22,7 @@ import (
 type enqueueFlags struct {
 	jobs      string
 	keepGoing bool
+	resumable bool
 	asJSON    bool
 
 	spec     job.Spec
@@ -49,7 +52,7 @@ others depend on has to come before them.
 A reference is opaque to Weft, except data: URIs and nats-obj://BUCKET/NAME.`,
 		Example: `  weft enqueue hash --input-ref data:,hello
   weft enqueue mail --input-ref db:42 --in 10m --priority 1 --label tenant=acme
-  weft enqueue hash --jobs jobs.jsonl`,
+  weft enqueue hash --jobs jobs.jsonl --resumable`,
 		Args: oneStage,
 	}
 	f.bind(cmd)
@@ -82,6 +85,7 @@ func (f *enqueueFlags) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.jobs, "jobs", "", "JSONL `FILE` of specs, or - for stdin")
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "with --jobs: go on after lines that are broken or refused")
+	flags.BoolVar(&f.resumable, "resumable", false, "with --jobs: make ids from the lines and their numbers, so that the same command once more enqueues only what is missing")
 	flags.StringVar(&f.spec.InputRef, "input-ref", "", "`REF` of the input")
 	flags.Int64Var(&f.spec.InputRevision, "input-revision", 0, "`REVISION` of the input")
 	flags.StringVar(&f.spec.ID, "id", "", "job `ID`; a fresh one by default")
@@ -110,6 +114,8 @@ func (f *enqueueFlags) check(cmd *cobra.Command, _ []string) error {
 	switch {
 	case f.keepGoing && f.jobs == "":
 		return errors.New("--keep-going needs --jobs")
+	case f.resumable && f.jobs == "":
+		return errors.New("--resumable needs --jobs; a single job is resumable by its --id")
 	case given("in") && f.in < 0:
 		return fmt.Errorf("--in %s is negative", f.in)
 	case given("timeout") && f.spec.Timeout <= 0:
@@ -179,17 +185,17 @@ func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f en
 		if err != nil {
 			return err
 		}
-		return p.printJob(j, f.asJSON)
+		return printJob(p.Out, j, f.asJSON)
 	})
 }
 
 // printJob prints the record, or only the id.
-func (p *program) printJob(j job.Job, asJSON bool) error {
+func printJob(to io.Writer, j job.Job, asJSON bool) error {
 	line := append([]byte(j.ID), '\n')
 	if asJSON {
 		line = append(j.AppendJSON(nil), '\n')
 	}
-	_, err := p.Out.Write(line)
+	_, err := to.Write(line)
 	return err
 }
 
@@ -199,7 +205,9 @@ func (p *program) enqueueFile(ctx context.Context, s settings, stage string, f e
 		return &app.UsageError{Err: err}
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	fresh := func() *specChecker { return &specChecker{stage: stage, maxAttempts: s.MaxAttempts} }
+	fresh := func() *specChecker {
+		return &specChecker{stage: stage, maxAttempts: s.MaxAttempts, number: f.resumable}
+	}
 	batch, err := checkBatch(file, fresh, f.keepGoing, p.complain)
 	if err != nil {
 		return err
@@ -211,12 +219,10 @@ func (p *program) enqueueFile(ctx context.Context, s settings, stage string, f e
 
 func (p *program) enqueueBatch(ctx context.Context, fab *fabric.Fabric, batch *specBatch, f enqueueFlags) error {
 	refused := 0
-	one := func(ctx context.Context, spec job.Spec) (job.Job, error) {
-		return fab.Enqueue(ctx, spec, fabric.OnConflict(f.conflict))
-	}
-	err := enqueueAll(ctx, one, batch.specs(), func(e enqueued) error {
+	out := bufio.NewWriter(p.Out)
+	err := enqueueAll(ctx, fab.EnqueueMany, batch.specs(), func(e enqueued) error {
 		if e.err == nil {
-			return p.printJob(e.job, f.asJSON)
+			return printJob(out, e.job, f.asJSON)
 		}
 		if !f.keepGoing {
 			return fmt.Errorf("%w; the jobs whose ids are printed are enqueued", batch.at(e.line, e.err))
@@ -224,7 +230,8 @@ func (p *program) enqueueBatch(ctx context.Context, fab *fabric.Fabric, batch *s
 		refused++
 		p.complain(batch.at(e.line, e.err))
 		return nil
-	})
+	}, fabric.OnConflict(f.conflict))
+	err = errors.Join(err, out.Flush())
 	if err == nil && refused+batch.broken > 0 {
 		return &app.QuietError{Code: app.ExitFailed}
 	}

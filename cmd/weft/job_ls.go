@@ -88,7 +88,7 @@ func (p *program) list(ctx context.Context, fab *fabric.Fabric, f listFlags) err
 			p.complain(err)
 			continue
 		case err == nil && f.asJSON:
-			err = p.printJob(j, true)
+			err = printJob(p.Out, j, true)
 		case err == nil:
 			err = t.row(j.ID, j.Stage, string(j.State), fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts), stamp(j.UpdatedAt), ending(j))
 		}

@@ -138,7 +138,7 @@ func (w *waiting) see(j job.Job) error {
 // printState prints a job's id and state, and as JSON its record.
 func (p *program) printState(j job.Job, asJSON bool) error {
 	if asJSON {
-		return p.printJob(j, true)
+		return printJob(p.Out, j, true)
 	}
 	_, err := fmt.Fprintf(p.Out, "%s %s\n", j.ID, j.State)
 	return err

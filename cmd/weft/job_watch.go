@@ -61,7 +61,7 @@ func (p *program) watch(ctx context.Context, a *app.App, stage string, asJSON bo
 // printChange prints one line of a watch.
 func (p *program) printChange(j job.Job, asJSON bool) error {
 	if asJSON {
-		return p.printJob(j, true)
+		return printJob(p.Out, j, true)
 	}
 	line := fmt.Sprintf("%s %s %s %s", stamp(j.UpdatedAt), j.ID, j.Stage, j.State)
 	if text := ending(j); text != "" {

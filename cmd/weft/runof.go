@@ -68,8 +68,7 @@ var errRunEnded = errors.New("the run has ended")
 
 // enqueue enqueues the file, and tells refused of ids that will have no job.
 func (r *runOf) enqueue(ctx context.Context, a *app.App, refused chan<- string) error {
-	one := func(ctx context.Context, spec job.Spec) (job.Job, error) { return a.Fabric().Enqueue(ctx, spec) }
-	err := enqueueAll(ctx, one, r.batch.specs(), func(e enqueued) error {
+	err := enqueueAll(ctx, a.Fabric().EnqueueMany, r.batch.specs(), func(e enqueued) error {
 		switch {
 		case e.err == nil || ctx.Err() != nil:
 			return nil
@@ -234,7 +233,7 @@ func (r *runOf) outcome(t *table, id string) error {
 	case j == nil:
 		return t.row(id, "not enqueued", "-", "-", "")
 	case r.flags.asJSON:
-		return r.printJob(*j, true)
+		return printJob(r.Out, *j, true)
 	}
 	return t.row(j.ID, string(j.State), fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts), took(*j), ending(*j))
 }

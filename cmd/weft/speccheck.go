@@ -14,13 +14,18 @@ import (
 	"github.com/weft-fabric/weft/job"
 )
 
+// comparedIDs is how many ids of a file are remembered to compare the lines that
+// share one. In a longer file it is the fabric that finds out, with duplicate_job.
+const comparedIDs = 200_000
+
 // specChecker turns the lines of one file into specs that can be enqueued. It
 // remembers what it has seen, so each reading of the file needs a new one.
 type specChecker struct {
 	stage       string
 	maxAttempts int64         // for the check of specs that do not say
 	timeout     time.Duration // for specs that do not say
-	derive      bool          // make ids from lines, so that the same file has the same ids
+	derive      bool          // make ids from lines, equal ones counted, so that the same lines have the same ids
+	number      bool          // make ids from lines and their numbers, so that the same file has the same ids
 
 	ids      map[string]seenSpec
 	ordinals map[[sha256.Size]byte]int
@@ -46,8 +51,12 @@ func (c *specChecker) accept(line specLine) (job.Spec, error) {
 	if err := c.checkID(spec.ID, line.number, sum); err != nil {
 		return spec, err
 	}
-	if spec.ID == "" && c.derive {
+	switch {
+	case spec.ID != "":
+	case c.derive:
 		spec.ID = c.deriveID(sum)
+	case c.number:
+		spec.ID = idFrom("weft enqueue", sum, line.number)
 	}
 	if spec.Timeout == 0 {
 		spec.Timeout = c.timeout
@@ -66,7 +75,9 @@ func (c *specChecker) checkID(id string, number int, sum [sha256.Size]byte) erro
 	}
 	first, ok := c.ids[id]
 	if !ok {
-		c.ids[id] = seenSpec{number, sum}
+		if len(c.ids) < comparedIDs {
+			c.ids[id] = seenSpec{number, sum}
+		}
 		return nil
 	}
 	if first.sum != sum {
@@ -83,7 +94,12 @@ func (c *specChecker) deriveID(sum [sha256.Size]byte) string {
 	}
 	ordinal := c.ordinals[sum]
 	c.ordinals[sum]++
-	named := sha256.Sum256(fmt.Appendf(nil, "weft run\n%x\n%d", sum, ordinal))
+	return idFrom("weft run", sum, ordinal)
+}
+
+// idFrom is the id that a command gives to the n-th of a line.
+func idFrom(command string, sum [sha256.Size]byte, n int) string {
+	named := sha256.Sum256(fmt.Appendf(nil, "%s\n%x\n%d", command, sum, n))
 	return "jb_" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(named[:20])
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/weft-fabric/weft/fabric"
@@ -135,11 +133,11 @@ func TestIDsComeInTheOrderOfTheFile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	var text, want strings.Builder
-	for i := range 3 * inFlight {
+	for i := range 200 {
 		fmt.Fprintf(&text, `{"input_ref":"x","id":"job-%d"}`+"\n", i)
 		fmt.Fprintf(&want, "job-%d\n", i)
 	}
-	fmt.Fprintf(&text, `{"input_ref":"x","id":"last","dependencies":["job-%d"]}`+"\n", 3*inFlight-1)
+	fmt.Fprintf(&text, `{"input_ref":"x","id":"last","dependencies":["job-%d"]}`+"\n", 199)
 	r := weft(t, text.String(), s.args([]string{"enqueue", "a", "--jobs", "-"})...).want(t, app.ExitDone)
 	if r.out != want.String()+"last\n" {
 		t.Errorf("stdout is %q", r.out)
@@ -226,76 +224,64 @@ func TestAFileThatChangesIsNoticed(t *testing.T) {
 	}
 }
 
-// ledger is an enqueueFunc that notes what runs beside what.
-type ledger struct {
-	mu     sync.Mutex
-	live   map[string]bool // guarded by mu: keys in flight
-	done   map[string]bool // guarded by mu: ids
-	faults []string        // guarded by mu
-	most   int             // guarded by mu
-}
-
-func (l *ledger) enqueue(_ context.Context, spec job.Spec) (job.Job, error) {
-	l.begin(spec)
-	defer l.end(spec)
-	if spec.Labels["refuse"] != "" {
-		return job.Job{}, job.ErrDuplicateJob
-	}
-	spec.MaxAttempts = 1
-	return job.New(spec, fabricTime)
-}
-
-func TestEnqueueAllKeepsTheOrderThatMatters(t *testing.T) {
+func TestFileIsEnqueuedInItsOrder(t *testing.T) {
 	t.Parallel()
+	s := newSite(t)
 	var lines []string
 	for i := range 300 {
-		spec := job.Spec{ID: fmt.Sprint("j", i), InputRef: "x"}
+		line := fmt.Sprintf(`{"id":"j%d","input_ref":"x"`, i)
 		if i%3 == 0 {
-			spec.Key = "k"
+			line += `,"key":"k"`
 		}
 		if i%50 == 49 {
-			spec.Dependencies = []string{fmt.Sprint("j", i-1)}
+			line += fmt.Sprintf(`,"dependencies":["j%d"]`, i-1)
 		}
-		lines = append(lines, string(spec.AppendJSON(nil)))
+		lines = append(lines, line+"}")
 	}
-	for i, line := range lines {
-		lines[i] = strings.Replace(line, `"stage":"",`, "", 1)
-	}
-	l := &ledger{live: map[string]bool{}, done: map[string]bool{}}
-	var got []string
-	err := enqueueAll(t.Context(), l.enqueue, batchOf(t, strings.Join(lines, "\n")).specs(), func(e enqueued) error {
-		got = append(got, e.job.ID)
-		return e.err
-	})
-	if err != nil || len(got) != 300 || len(l.faults) > 0 || l.most > inFlight {
-		t.Errorf("%v, %d results, faults %v, at most %d at once", err, len(got), l.faults, l.most)
-	}
-	for i, id := range got {
+	r := weft(t, strings.Join(lines, "\n"), s.args([]string{"enqueue", "a", "--jobs", "-"})...).want(t, app.ExitDone)
+	for i, id := range r.lines() {
 		if id != fmt.Sprint("j", i) {
 			t.Fatalf("result %d is of %s", i, id)
 		}
 	}
+	for i := range 300 { // of a key the last line wins
+		j, err := s.fabric.Get(t.Context(), fmt.Sprint("j", i))
+		if superseded := i%3 == 0 && i < 297; err != nil || (j.State == job.StateCancelled) != superseded {
+			t.Fatalf("job %d: %v, %s", i, err, j.State)
+		}
+	}
 }
 
-func TestEnqueueAllStopsAtARefusal(t *testing.T) {
+func TestFileStopsAtARefusal(t *testing.T) {
 	t.Parallel()
+	s := newSite(t)
+	weft(t, "", s.args([]string{"enqueue", "a", "--id", "j5", "--input-ref", "other"})...).want(t, app.ExitDone)
 	var text strings.Builder
-	for i := range 1000 {
-		labels := ""
-		if i == 5 {
-			labels = `,"labels":{"refuse":"yes"}`
-		}
-		fmt.Fprintf(&text, `{"id":"j%d","input_ref":"x"%s}`+"\n", i, labels)
+	const count = 20_000
+	for i := range count {
+		fmt.Fprintf(&text, `{"id":"j%d","input_ref":"x"}`+"\n", i)
 	}
-	l := &ledger{live: map[string]bool{}, done: map[string]bool{}}
-	told := 0
-	err := enqueueAll(t.Context(), l.enqueue, batchOf(t, text.String()).specs(), func(e enqueued) error {
-		told++
-		return e.err
-	})
-	if !errors.Is(err, job.ErrDuplicateJob) || told != len(l.done) || told > 6+inFlight {
-		t.Errorf("%v, told of %d, enqueued %d", err, told, len(l.done))
+	r := weft(t, text.String(), s.args([]string{"enqueue", "a", "--jobs", "-"})...).want(t, app.ExitRefused, ":6: ", "duplicate_job")
+	printed := r.lines()
+	if there := s.all(t); len(printed)+1 != len(there) || len(printed) >= count-1 {
+		t.Errorf("%d ids are printed, %d jobs are there", len(printed), len(there))
 	}
+}
+
+func TestResumableFileIsEnqueuedOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	file := writeFile(t, filepath.Join(t.TempDir(), "jobs.jsonl"), strings.Repeat(`{"input_ref":"x"}`+"\n", 50)+`{"id":"own","input_ref":"x"}`)
+	args := s.args([]string{"enqueue", "a", "--jobs", file, "--resumable"})
+	first := weft(t, "", args...).want(t, app.ExitDone).lines()
+	again := weft(t, "", args...).want(t, app.ExitDone).lines()
+	if !slices.Equal(first, again) || len(first) != 51 || first[50] != "own" {
+		t.Errorf("first %d ids, then others", len(first))
+	}
+	if n := len(s.all(t)); n != 51 {
+		t.Errorf("%d jobs", n)
+	}
+	weft(t, "", s.args([]string{"enqueue", "a", "--input-ref", "x", "--resumable"})...).want(t, app.ExitUsage, "--resumable needs --jobs")
 }
 
 func TestPlainJSONOfAFile(t *testing.T) {
