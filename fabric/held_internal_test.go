@@ -42,13 +42,13 @@ func heldTwice(t *testing.T) (*Runner, job.Claim, *taking) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deliveries := make(chan *stream.Delivery)
+	deliveries := make(sink, 1)
 	p, err := f.queue.Pull("hash", job.DefaultPriority, st.settings(), deliveries, r.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	p.Want(1)
+	p.Want()
 	select {
 	case d := <-deliveries:
 		natstest.Eventually(t, time.Minute, "the end of the lease", func() bool { return !f.Now().Before(claims[0].Token.ExpiresAt) })
@@ -62,6 +62,13 @@ func heldTwice(t *testing.T) (*Runner, job.Claim, *taking) {
 		return nil, job.Claim{}, nil
 	}
 }
+
+// sink has room for one item.
+type sink chan *stream.Delivery
+
+func (s sink) Room() int               { return cap(s) - len(s) }
+func (s sink) Reserve() bool           { return s.Room() > 0 }
+func (s sink) Give(d *stream.Delivery) { s <- d }
 
 func TestItemReadBeforeARenewalDoesNotEndTheClaim(t *testing.T) {
 	t.Parallel()

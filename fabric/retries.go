@@ -47,26 +47,24 @@ func (r *Runner) remember(st Stage, j job.Job) {
 	}
 }
 
-// retry begins to claim up to n retries of the lane that are due, and tells how
-// many.
-func (t *taker) retry(lane, n int) int {
+// retry begins to claim the retries of the lane that are due, as far as there is
+// room for them.
+func (t *taker) retry(lane int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.due) == 0 {
-		return 0
+		return
 	}
-	now, begun := t.r.f.Now(), 0
+	now := t.r.f.Now()
 	t.due = slices.DeleteFunc(t.due, func(due retry) bool {
-		if due.lane != lane || now.Before(due.at) || begun == n {
+		if due.lane != lane || now.Before(due.at) || t.missing() <= 0 {
 			return false
 		}
-		begun++
+		t.inWork++
 		t.claiming.Add(1)
 		go t.r.takeRetry(t.stage, due, t.finish)
 		return true
 	})
-	t.inWork += begun
-	return begun
 }
 
 // takeRetry claims the job of a retry, unless somebody else has it already, and

@@ -19,11 +19,8 @@ type taker struct {
 	stage  string
 	called bool // guarded by r.mu: a call of Claim is under way
 
-	deliveries chan *stream.Delivery
-	wake       chan struct{} // something changed: a job is ready, or an item was void
-	stop       chan struct{} // closed by close: the loop ends
-	looping    sync.WaitGroup
-	claiming   sync.WaitGroup
+	wake     chan struct{} // something changed: a job is ready, or an item was void
+	claiming sync.WaitGroup
 
 	settings Stage            // of the caller of claim alone
 	pullers  []*stream.Puller // of the caller of claim alone: by priority
@@ -38,14 +35,7 @@ type taker struct {
 }
 
 func newTaker(r *Runner, stage string) *taker {
-	t := &taker{
-		r: r, stage: stage,
-		deliveries: make(chan *stream.Delivery),
-		wake:       make(chan struct{}, 1),
-		stop:       make(chan struct{}),
-	}
-	t.looping.Go(t.loop)
-	return t
+	return &taker{r: r, stage: stage, wake: make(chan struct{}, 1)}
 }
 
 // claim waits for jobs. It looks at the stage's settings again from time to
@@ -84,7 +74,7 @@ func (t *taker) adjust(ctx context.Context) error {
 	t.closePullers()
 	t.settings, t.turn = st, 0
 	for _, lane := range slices.Sorted(slices.Values(append([]int{job.DefaultPriority}, st.Lanes...))) {
-		p, err := t.r.f.queue.Pull(t.stage, lane, st.settings(), t.deliveries, t.r.log)
+		p, err := t.r.f.queue.Pull(t.stage, lane, st.settings(), t, t.r.log)
 		if err != nil {
 			t.closePullers()
 			return err
@@ -109,7 +99,6 @@ func (t *taker) collect(n int) []job.Claim {
 	take := t.ready[:min(n, len(t.ready))]
 	t.ready = t.ready[len(take):]
 	t.asked = n - len(take)
-	missing := min(t.asked, t.room()) - t.inWork
 	t.mu.Unlock()
 	claims := make([]job.Claim, 0, len(take))
 	for _, h := range take {
@@ -117,11 +106,40 @@ func (t *taker) collect(n int) []job.Claim {
 		claims = append(claims, h.claim())
 		h.mu.Unlock()
 	}
-	if len(claims) == 0 && missing > 0 {
-		t.ask(missing)
+	if len(claims) == 0 {
+		t.ask()
 	}
 	return claims
 }
+
+// Room is how many more items may be on their way, as the pullers want to know.
+func (t *taker) Room() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, t.missing())
+}
+
+// missing is Room, below 0 when more are on their way. mu is held.
+func (t *taker) missing() int {
+	return min(t.asked-len(t.ready), t.room()) - t.inWork
+}
+
+// Reserve counts an item as on its way if there is room for it. With several lanes
+// more may come than was asked for; the surplus goes back before its ack-wait has
+// run.
+func (t *taker) Reserve() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.missing() <= 0 {
+		return false
+	}
+	t.inWork++
+	t.claiming.Add(1)
+	return true
+}
+
+// Give begins the claim of an item.
+func (t *taker) Give(d *stream.Delivery) { t.r.take(d, t.finish) }
 
 // room is how many more jobs this worker may hold by the stage's limit. The
 // server counts the items that were handed out, but not one that was replaced
@@ -135,47 +153,20 @@ func (t *taker) room() int {
 
 // ask asks for items: retries that are due first, then lane by lane for what is
 // there, and when no lane has anything, all lanes for what comes.
-func (t *taker) ask(missing int) {
+func (t *taker) ask() {
 	for ; t.turn < len(t.pullers); t.turn++ {
 		p := t.pullers[t.turn]
-		if missing -= t.retry(p.Lane(), missing); missing <= 0 {
+		t.retry(p.Lane())
+		if t.Room() == 0 {
 			return
 		}
-		if len(t.pullers) > 1 && !p.Probe(missing, t.wake) {
+		if len(t.pullers) > 1 && !p.Probe(t.wake) {
 			return
 		}
 	}
 	for _, p := range t.pullers {
-		p.Want(missing)
+		p.Want()
 	}
-}
-
-// loop begins a claim for each item. With several lanes more may come than was
-// asked for; the surplus goes back before its ack-wait has run.
-func (t *taker) loop() {
-	for {
-		select {
-		case <-t.stop:
-			return
-		case d := <-t.deliveries:
-			if !t.begin() {
-				d.Nak(0)
-				continue
-			}
-			t.claiming.Add(1)
-			t.r.take(d, t.finish)
-		}
-	}
-}
-
-func (t *taker) begin() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.inWork+len(t.ready) >= t.asked || t.inWork >= t.room() {
-		return false
-	}
-	t.inWork++
-	return true
 }
 
 // finish notes the end of a claim; h is nil if the item came to nothing.
@@ -206,8 +197,6 @@ const giveBackWait = 5 * time.Second
 // close stops taking and gives back what was claimed and not handed out.
 func (t *taker) close(claims []job.Claim) {
 	t.closePullers()
-	close(t.stop)
-	t.looping.Wait()
 	t.claiming.Wait()
 	for _, h := range t.ready {
 		h.mu.Lock()

@@ -32,8 +32,9 @@ const (
 	followLull     = 2 * time.Millisecond
 	followBusyLull = 50 * time.Millisecond
 	followBusy     = 64
-	// followIdle is how long the server keeps a follower that does not ask.
-	followIdle = time.Minute
+	// followIdle is how long the server keeps a follower that does not ask. One that
+	// was only slow begins again where it was.
+	followIdle = 10 * time.Second
 	// followPatience is how long a follower that lost its place tries to find it
 	// again.
 	followPatience = 30 * time.Second

@@ -5,6 +5,7 @@ package stream_test
 
 import (
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,16 +105,72 @@ func (f *fixture) left() uint64 {
 	return f.stream().CachedInfo().State.Msgs
 }
 
+// pulling is a puller whose caller wants so many items and reads them from a
+// channel.
+type pulling struct {
+	*stream.Puller
+	out    chan *stream.Delivery
+	closed chan struct{}
+
+	mu   sync.Mutex
+	room int // guarded by mu
+}
+
+func (p *pulling) Room() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.room
+}
+
+func (p *pulling) Reserve() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.room == 0 {
+		return false
+	}
+	p.room--
+	return true
+}
+
+func (p *pulling) Give(d *stream.Delivery) {
+	select {
+	case p.out <- d:
+	case <-p.closed:
+		d.Nak(0)
+	}
+}
+
+func (p *pulling) wants(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.room = n
+}
+
+func (p *pulling) Want(n int) {
+	p.wants(n)
+	p.Puller.Want()
+}
+
+func (p *pulling) Probe(n int, ended chan<- struct{}) bool {
+	p.wants(n)
+	return p.Puller.Probe(ended)
+}
+
+func (p *pulling) Close() {
+	close(p.closed)
+	p.Puller.Close()
+}
+
 // pull takes items of the default lane until the test ends.
-func (f *fixture) pull(s stream.Settings, room int) (*stream.Puller, chan *stream.Delivery) {
+func (f *fixture) pull(s stream.Settings, room int) (*pulling, chan *stream.Delivery) {
 	f.t.Helper()
-	out := make(chan *stream.Delivery, room)
 	log := slog.New(slog.NewTextHandler(f.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	p, err := f.Pull(stage, job.DefaultPriority, s, out, log)
-	if err != nil {
+	p := &pulling{out: make(chan *stream.Delivery, room), closed: make(chan struct{})}
+	var err error
+	if p.Puller, err = f.Pull(stage, job.DefaultPriority, s, p, log); err != nil {
 		f.t.Fatal(err)
 	}
-	return p, out
+	return p, p.out
 }
 
 // take waits for one delivery.
@@ -129,7 +186,7 @@ func take(t *testing.T, out <-chan *stream.Delivery) *stream.Delivery {
 }
 
 // one offers a job's item and takes it.
-func (f *fixture) one(id string, s stream.Settings) (*stream.Puller, *stream.Delivery) {
+func (f *fixture) one(id string, s stream.Settings) (*pulling, *stream.Delivery) {
 	f.t.Helper()
 	f.offer(id)
 	p, out := f.pull(s, 1)

@@ -25,14 +25,27 @@ const (
 	pullBeat = 5 * time.Second
 	// pullCheck is how often the silence is looked at.
 	pullCheck = time.Second
-	// fewest is the part of what is wanted below which nothing more is asked for
-	// while requests stand.
+	// fewest is the part of the room below which nothing more is asked for while
+	// requests stand.
 	fewest = 4
 	// inFlight is how many items may be between the connection and the goroutine.
 	inFlight = 4096
 )
 
-// Puller takes the items of one lane of a stage. Want and Close are for one
+// Sink is who a puller takes items for. It is asked from any goroutine, with the
+// puller's lock held, so it must not call the puller nor wait. What is asked for
+// and what it has room for are then never out of step.
+type Sink interface {
+	// Room is how many more items it can take now.
+	Room() int
+	// Reserve takes the room for an item that has come, if there is any.
+	Reserve() bool
+	// Give hands over an item that room was reserved for. It is called without
+	// the lock and must not wait either: other items are behind it.
+	Give(*Delivery)
+}
+
+// Puller takes the items of one lane of a stage. Want, Probe and Close are for one
 // caller; everything else is its own goroutine's.
 type Puller struct {
 	q        *Queue
@@ -41,14 +54,14 @@ type Puller struct {
 	settings Settings
 	log      *slog.Logger
 	messages chan *nats.Msg
-	out      chan<- *Delivery
+	sink     Sink
 	closing  chan struct{} // closed by Close: items on their way are given back
 	drained  chan struct{} // closed by Close: no more items are on their way
 	done     chan struct{} // closed by the goroutine when it has ended
 
 	mu          sync.Mutex
 	sub         *nats.Subscription // guarded by mu: where standing requests are answered
-	wanted      int                // guarded by mu: how many the caller can take now
+	standing    bool               // guarded by mu: requests are to stand for what there is room for
 	outstanding int                // guarded by mu: how many standing requests may still bring
 	heard       time.Time          // guarded by mu: when the server was last heard
 	reconnects  uint64             // guarded by mu: of the connection, when last looked at
@@ -67,11 +80,10 @@ const (
 	nothingMore
 )
 
-// Pull starts taking items of a lane for out. Nothing is asked for before Want or
-// Probe.
-func (q *Queue) Pull(stage string, lane int, s Settings, out chan<- *Delivery, log *slog.Logger) (*Puller, error) {
+// Pull starts taking items of a lane. Nothing is asked for before Want or Probe.
+func (q *Queue) Pull(stage string, lane int, s Settings, sink Sink, log *slog.Logger) (*Puller, error) {
 	p := &Puller{
-		q: q, stage: stage, lane: lane, settings: s, log: log, out: out,
+		q: q, stage: stage, lane: lane, settings: s, log: log, sink: sink,
 		messages: make(chan *nats.Msg, inFlight),
 		closing:  make(chan struct{}),
 		drained:  make(chan struct{}),
@@ -105,14 +117,15 @@ func (p *Puller) listen() error {
 // Lane is the lane whose items it takes.
 func (p *Puller) Lane() int { return p.lane }
 
-// Probe asks for up to n items that are there now and lets no request stand. It
-// is for a caller that takes from several lanes in order: call it again when
-// ended, which should have room, was told. It reports true when the lane has
-// nothing more, which a request that stands unanswered shows too.
-func (p *Puller) Probe(n int, ended chan<- struct{}) (nothing bool) {
+// Probe asks for as many items as there is room for, of those that are there now,
+// and lets no request stand. It is for a caller that takes from several lanes in
+// order: call it again when ended, which should have room, was told. It reports
+// true when the lane has nothing more, which a request that stands unanswered
+// shows too.
+func (p *Puller) Probe(ended chan<- struct{}) (nothing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.probed = ended
+	p.probed, p.standing = ended, false
 	if p.isClosing() || !p.q.nc.IsConnected() {
 		return true
 	}
@@ -124,7 +137,10 @@ func (p *Puller) Probe(n int, ended chan<- struct{}) (nothing bool) {
 		p.probe = notAsked
 		return true
 	}
-	p.wanted = n
+	n := p.sink.Room()
+	if n <= 0 { // there will be room, and another call
+		return false
+	}
 	if p.request(pullRequest{Batch: n, NoWait: true}) != nil {
 		return true
 	}
@@ -138,32 +154,33 @@ func (p *Puller) endProbe() {
 	if p.probe != asking {
 		return
 	}
-	p.probe, p.outstanding, p.wanted = nothingMore, 0, 0
+	p.probe, p.outstanding = nothingMore, 0
 	select {
 	case p.probed <- struct{}{}:
 	default:
 	}
 }
 
-// Want says how many more items the caller can take now. The server is asked
-// for what is missing.
-func (p *Puller) Want(n int) {
+// Want lets requests stand at the server for as many items as there is room for.
+// Call it again when there is more room.
+func (p *Puller) Want() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wanted, p.probe = n, notAsked
+	p.standing, p.probe = true, notAsked
 	p.topUp()
 }
 
-// topUp asks for the difference between what is wanted and what standing
+// topUp asks for the difference between what there is room for and what standing
 // requests may bring. mu is held.
 func (p *Puller) topUp() {
-	if p.isClosing() || !p.q.nc.IsConnected() {
+	if !p.standing || p.isClosing() || !p.q.nc.IsConnected() {
 		return
 	}
 	p.dropLost()
 	// While the server has something to bring, a few more are not worth a request
 	// of their own: a busy worker would ask for its slots one by one.
-	if missing := p.wanted - p.outstanding; missing > 0 && (p.outstanding == 0 || missing >= p.wanted/fewest) {
+	room := p.sink.Room()
+	if missing := room - p.outstanding; missing > 0 && (p.outstanding == 0 || missing >= room/fewest) {
 		// If it fails the next check tries again.
 		_ = p.request(pullRequest{Batch: missing, Expires: pullExpiry, Beat: pullBeat})
 	}
@@ -216,42 +233,28 @@ func (p *Puller) handle(msg *nats.Msg) {
 		p.status(msg)
 		return
 	}
-	wanted := p.count(msg)
 	d, ok := p.q.names.delivery(msg, p.settings.Lease)
 	switch {
 	case !ok:
+		p.count(msg, func() bool { return false })
 		p.log.Error("item with an unknown subject", "subject", msg.Subject)
-	case !wanted:
-		d.Nak(0)
+	case p.count(msg, p.sink.Reserve):
+		p.sink.Give(d)
 	default:
-		p.hand(d)
+		d.Nak(0)
 	}
 }
 
-// count takes an item off what is wanted and off what is asked for. It reports
-// false when the caller has come to want less than was asked for.
-func (p *Puller) count(item *nats.Msg) (wanted bool) {
+// count takes an item off what is asked for, and in the same moment off the room
+// that there is for it. It reports false when there is none any more.
+func (p *Puller) count(item *nats.Msg, reserve func() bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if item.Sub == p.sub {
 		p.heard = time.Now()
 		p.outstanding = max(0, p.outstanding-1)
 	}
-	wanted = p.wanted > 0
-	p.wanted = max(0, p.wanted-1)
-	return wanted
-}
-
-func (p *Puller) hand(d *Delivery) {
-	if p.isClosing() {
-		d.Nak(0)
-		return
-	}
-	select {
-	case p.out <- d:
-	case <-p.closing:
-		d.Nak(0)
-	}
+	return !p.isClosing() && reserve()
 }
 
 func (p *Puller) isClosing() bool {
@@ -321,7 +324,7 @@ func (p *Puller) restore() {
 	p.restoring = false
 }
 
-// checkSilence asks for what is wanted, also after the server went silent.
+// checkSilence asks for what there is room for, also after the server went silent.
 func (p *Puller) checkSilence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

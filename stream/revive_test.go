@@ -17,7 +17,7 @@ import (
 var brief = stream.Settings{Lease: 2 * time.Second}
 
 // fourTaken gives four items to a worker that falls silent: a, b, c and d.
-func fourTaken(t *testing.T) (*fixture, *stream.Puller, chan *stream.Delivery, map[string]*stream.Delivery) {
+func fourTaken(t *testing.T) (*fixture, *pulling, chan *stream.Delivery, map[string]*stream.Delivery) {
 	t.Helper()
 	f := queue(t, brief)
 	f.offer("a", "b", "c", "d")
