@@ -23,7 +23,8 @@ import (
 const (
 	// patience is how long a test waits for what must happen soon.
 	patience = 20 * time.Second
-	// short is a lease that tests let run out.
+	// long is a lease that no test lets run out, short one that some do.
+	long  = 30 * time.Second
 	short = 2 * time.Second
 )
 
@@ -41,6 +42,7 @@ type site struct {
 	t       *testing.T
 	server  *natstest.Server
 	nc      *nats.Conn
+	lease   time.Duration
 	schemas map[string][2]*jsonschema.Schema // by verb: request, response
 }
 
@@ -48,7 +50,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	t.Parallel()
 	s := natstest.Start(t)
-	return &site{t: t, server: s, nc: s.Connect()}
+	return &site{t: t, server: s, nc: s.Connect(), lease: long}
 }
 
 // start runs an instance until the test ends.
@@ -57,7 +59,7 @@ func (s *site) start(edit ...func(*api.Options)) instance {
 	nc := s.server.Connect()
 	o := fabric.DefaultOptions()
 	o.Logger = warnings(s.t)
-	o.Stage.Lease = short
+	o.Stage.Lease = s.lease
 	o.Backoff = job.Backoff{Initial: time.Millisecond, Max: 5 * time.Millisecond, Factor: 2}
 	f, err := fabric.Open(s.t.Context(), nc, o)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestARunnersWholeDay(t *testing.T) {
 	} {
 		s.enqueue(name)
 		c := s.claim("w", name)
-		if c.Lease != short.String() || c.Job.State != job.StateLeased || c.Token.WorkerID != "w" || c.Token.Fence != 1 {
+		if c.Lease != long.String() || c.Job.State != job.StateLeased || c.Token.WorkerID != "w" || c.Token.Fence != 1 {
 			t.Fatalf("%+v", c)
 		}
 		r := call[claimed](s, "renew", o{"token": c.Token, "progress": o{"percent": 50}})
@@ -96,6 +96,7 @@ func TestNothingToClaim(t *testing.T) {
 
 func TestATakeoverMakesTheFirstRunnerStale(t *testing.T) {
 	s := newSite(t)
+	s.lease = short
 	s.start()
 	s.enqueue("a")
 	first := s.claim("w", "a")
@@ -118,6 +119,7 @@ func TestATakeoverMakesTheFirstRunnerStale(t *testing.T) {
 
 func TestALapsedLeaseThatNobodyTookIsForgiven(t *testing.T) {
 	s := newSite(t)
+	s.lease = short
 	i := s.start(api.Quick)
 	s.enqueue("a")
 	c := s.claim("w", "a")
@@ -255,6 +257,7 @@ func TestAClaimSurvivesTheInstanceThatMadeIt(t *testing.T) {
 // loses an attempt, and nothing else.
 func TestAnInstanceThatDiesWithItsAnswers(t *testing.T) {
 	s := newSite(t)
+	s.lease = short
 	first := s.start()
 	s.enqueue("a")
 	s.claim("w", "a")
