@@ -69,7 +69,8 @@ func TestTwoProcessesHoldOneClaim(t *testing.T) {
 		c = renew(t, two, c)
 	}
 	settle(t, two, c, job.Completed("data:,two"))
-	settle(t, one, c, job.Completed("data:,one")) // settled before
+	settle(t, one, c, job.Completed("data:,two")) // settled before
+	refused(t, one.Settle(t.Context(), c, job.Completed("data:,one")), job.ErrStaleLease)
 	if j := get(t, first.Fabric, "a"); j.OutputRef != "data:,two" || j.Attempt != 1 {
 		t.Fatalf("%+v", j)
 	}

@@ -112,6 +112,8 @@ func TestATakeoverMakesTheFirstRunnerStale(t *testing.T) {
 		s.refused("stale_lease", verb, member)
 	}
 	call[none](s, "complete", o{"token": second.Token, "output_ref": "data:,y"})
+	s.refused("stale_lease", "fail", o{"token": second.Token, "reason": "after all"})
+	s.refused("stale_lease", "complete", o{"token": second.Token, "output_ref": "data:,z"})
 	if j := s.get("a"); j.OutputRef != "data:,y" || j.Attempt != 2 {
 		t.Errorf("%+v", j)
 	}
