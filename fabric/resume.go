@@ -47,10 +47,9 @@ func (r *Runner) Resume(ctx context.Context, t job.Token) error {
 		item = &stream.Delivery{} // not the one that was taken: left to its own taker
 	}
 	r.mu.Lock()
-	known := r.claims[t.JobID]
-	r.mu.Unlock()
-	if known == nil || known.fence < t.Fence {
-		r.hold(item, rec, st)
+	defer r.mu.Unlock()
+	if known := r.claims[t.JobID]; known == nil || known.fence < t.Fence {
+		r.claims[t.JobID] = newHolding(item, rec, st)
 	}
 	return nil
 }

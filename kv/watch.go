@@ -109,8 +109,11 @@ func (b *Bucket) List(ctx context.Context, patterns ...string) iter.Seq2[Entry, 
 // parts, each after the last revision that it has seen, misses no key that is
 // there all the time; one that changes meanwhile comes again.
 func (b *Bucket) ListAfter(ctx context.Context, revision uint64, patterns ...string) iter.Seq2[Entry, error] {
+	if revision > 0 {
+		revision++
+	}
 	return func(yield func(Entry, error) bool) {
-		for change, err := range b.watchFrom(ctx, revision+1, patterns) {
+		for change, err := range b.watchFrom(ctx, revision, patterns) {
 			switch {
 			case err != nil:
 				yield(Entry{}, err)
