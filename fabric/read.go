@@ -92,6 +92,28 @@ func decode(e kv.Entry) (job.Job, error) {
 	return rec.Job, err
 }
 
+// Records streams the records that were last changed after a revision, 0 for all,
+// in the order of their last change. Whoever reads them in parts, each after the
+// last revision that came, misses no job; one that changes meanwhile comes again.
+// A record that cannot be read comes with an error of kv.ErrUnreadable, its id
+// and its revision, and the list goes on; after any other error it ends.
+func (f *Fabric) Records(ctx context.Context, after uint64) iter.Seq2[kv.Record, error] {
+	return func(yield func(kv.Record, error) bool) {
+		for e, err := range f.bucket.ListAfter(ctx, after, kv.AllJobs) {
+			if err != nil {
+				yield(kv.Record{}, explain(f.nc, err))
+				return
+			}
+			id, _ := kv.JobID(e.Key)
+			rec, err := kv.RecordOf(id, e)
+			rec.Job.ID = id
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
 // Watch gives the named jobs as they are, and then every change of theirs, until
 // ctx ends or the caller stops; without ids it is every job. Of changes that
 // follow each other fast only the last may be seen. A record that cannot be read

@@ -118,11 +118,16 @@ func (r *Runner) held(id string) *holding {
 // hold notes a claim that was just won. The same job cannot be held twice,
 // because take refuses an item of a job that is.
 func (r *Runner) hold(d *stream.Delivery, rec kv.Record, st Stage) *holding {
-	h := &holding{stage: st, fence: rec.Job.Fence, nudge: make(chan struct{}, 1), rec: rec, item: d}
-	h.until.Store(rec.Job.LeaseExpiresAt.UnixNano())
+	h := newHolding(d, rec, st)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.claims[rec.Job.ID] = h
+	return h
+}
+
+func newHolding(d *stream.Delivery, rec kv.Record, st Stage) *holding {
+	h := &holding{stage: st, fence: rec.Job.Fence, nudge: make(chan struct{}, 1), rec: rec, item: d}
+	h.until.Store(rec.Job.LeaseExpiresAt.UnixNano())
 	return h
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weft-fabric/weft/job"
@@ -13,7 +14,8 @@ import (
 // Settle ends a claim: first in the record, then in the work queue. Writes that
 // stay undecided are repeated until ctx ends. It fails with job.ErrStaleLease
 // when the job is no longer this worker's, and the outcome is dropped. Settling
-// once more what was settled is a success.
+// once more in the same way what was settled is a success; another outcome is
+// refused, since the first one stands.
 //
 // An output may take longer to store than the lease lasts. Settle renews the
 // lease meanwhile, so the caller need not, and if ctx has no deadline it gives up
@@ -21,7 +23,7 @@ import (
 func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	h := r.holding(c.Token)
 	if h == nil {
-		return r.settledBefore(ctx, c.Token)
+		return r.settledBefore(ctx, c.Token, o)
 	}
 	if outputToStore(o) {
 		var err error
@@ -35,13 +37,13 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.settled { // by another call, while this one waited
-		return r.settledBefore(ctx, c.Token)
+		return r.settledBefore(ctx, c.Token, o)
 	}
 	if r.f.opts.Faults.AckBeforeWrite {
 		h.item.Ack()
 	}
 	err := r.end(ctx, h, o)
-	if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, c.Token) {
+	if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, c.Token, o) {
 		err = nil // an earlier try, whose answer was lost, has done it
 	}
 	if err != nil {
@@ -116,31 +118,44 @@ func (r *Runner) followUp(ctx context.Context, h *holding) error {
 }
 
 // settledBefore answers for a claim that this process does not hold: if its
-// record shows that it was settled, once more is a success.
-func (r *Runner) settledBefore(ctx context.Context, t job.Token) error {
+// record shows that it was settled in this way, once more is a success.
+func (r *Runner) settledBefore(ctx context.Context, t job.Token, o job.Outcome) error {
 	rec, err := r.f.bucket.Load(ctx, t.JobID)
 	if err != nil && !errors.Is(err, job.ErrMissingJob) && !errors.Is(err, kv.ErrUnreadable) {
 		return explain(r.f.nc, err)
 	}
-	if err == nil && settledAs(rec.Job, t) {
+	if err == nil && settledAs(rec.Job, t, o) {
 		return nil
 	}
 	return stale(t.JobID)
 }
 
 // settledAs reports whether the record's history shows that the claim's holder
-// settled it.
-func settledAs(j job.Job, t job.Token) bool {
+// settled it with this outcome.
+func settledAs(j job.Job, t job.Token, o job.Outcome) bool {
 	for _, a := range j.AttemptsLog {
-		if a.Fence != t.Fence || a.Worker != t.WorkerID {
+		if a.Fence != t.Fence || a.Worker != t.WorkerID || !slices.Contains(endings(o.Kind()), a.Outcome) {
 			continue
 		}
-		switch a.Outcome {
-		case job.AttemptSucceeded, job.AttemptFailed, job.AttemptReturned, job.AttemptReleased:
-			return true
-		}
+		return a.Outcome != job.AttemptSucceeded || o.OutputRef() == "" || o.OutputRef() == j.OutputRef
 	}
 	return false
+}
+
+// endings are what history has of an outcome. A job that was returned too often
+// has failed.
+func endings(kind job.OutcomeKind) []job.AttemptOutcome {
+	switch kind {
+	case job.KindCompleted:
+		return []job.AttemptOutcome{job.AttemptSucceeded}
+	case job.KindFailed, job.KindDiscarded:
+		return []job.AttemptOutcome{job.AttemptFailed}
+	case job.KindReturned:
+		return []job.AttemptOutcome{job.AttemptReturned, job.AttemptFailed}
+	case job.KindReleased:
+		return []job.AttemptOutcome{job.AttemptReleased}
+	}
+	return nil
 }
 
 func orElse(text, fallback string) string {

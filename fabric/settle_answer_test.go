@@ -89,6 +89,31 @@ func TestOutcomeThatArrivedIsASuccessOnceMoreWithoutLosses(t *testing.T) {
 	}
 }
 
+// TestAnotherOutcomeThanTheRecordedOneIsRefused: whoever reports it must not
+// believe that it counts.
+func TestAnotherOutcomeThanTheRecordedOneIsRefused(t *testing.T) {
+	t.Parallel()
+	p := join(t, natstest.Start(t))
+	r := runner(t, p.Fabric, "")
+	outcomes := map[string]job.Outcome{
+		"completed": job.Completed("data:,a"), "elsewhere": job.Completed("data:,b"), "failed": job.FailedAfter("no luck", time.Hour),
+		"returned": job.Snoozed("not yet", time.Hour),
+	}
+	for name, first := range outcomes {
+		enqueue(t, p.Fabric, job.Spec{ID: name, Stage: "hash", InputRef: "data:,x"})
+		c := claimNext(t, r, "hash", name)
+		settle(t, r, c, first)
+		for other, second := range outcomes {
+			// A failure may be what became of a return that came once too often.
+			if name == other || name == "failed" && other == "returned" {
+				settle(t, r, c, second)
+				continue
+			}
+			refused(t, r.Settle(t.Context(), c, second), job.ErrStaleLease)
+		}
+	}
+}
+
 func TestRenewalWhoseAnswerWasLostDoesNotLoseTheOutcome(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)

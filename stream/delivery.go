@@ -10,7 +10,8 @@ import (
 
 // Delivery is an item in the hands of this process. JetStream will hand it to
 // somebody else once ack-wait has passed since it was delivered or was last
-// reported in progress.
+// reported in progress. The zero Delivery is an item that is not known: nothing is
+// said of it to the server.
 type Delivery struct {
 	Item
 	Seq        uint64    // the item's sequence in its stream
@@ -18,7 +19,7 @@ type Delivery struct {
 	Deliveries uint64    // how often it was delivered since the consumer exists
 
 	msg     *nats.Msg   // nil if the item was picked
-	remove  func() bool // of a picked item
+	remove  func() bool // of a picked item; nil with msg if the item is not known
 	ackWait time.Duration
 	touched atomic.Int64 // wall clock in ns of the delivery or the last in-progress
 }
@@ -93,7 +94,7 @@ func (d *Delivery) InProgress() bool {
 
 func (d *Delivery) send(word string) bool {
 	if d.msg == nil {
-		return word == ack && d.remove()
+		return word == ack && d.remove != nil && d.remove()
 	}
 	return d.msg.Respond([]byte(word)) == nil
 }

@@ -59,6 +59,45 @@ func TestServeEnqueueWork(t *testing.T) {
 	serve.wait().want(t, app.ExitDone, "power loss", "stopping")
 }
 
+// TestServeAnswersRequests: a backend and a runner that speak the API alone.
+func TestServeAnswersRequests(t *testing.T) {
+	t.Parallel()
+	serve := spawn(t, "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:-1", "--namespace", "other")
+	nc, err := nats.Connect(serve.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	ask := func(subject, request string) string {
+		msg, err := nc.Request(subject, []byte(request), patience)
+		if err != nil {
+			t.Fatalf("%s: %v", subject, err)
+		}
+		if code := msg.Header.Get("Nats-Service-Error-Code"); code != "" {
+			t.Fatalf("%s: %s: %s", subject, code, msg.Data)
+		}
+		return string(msg.Data)
+	}
+	ask("other.api.enqueue", `{"id":"a","stage":"hash","input_ref":"data:,x"}`)
+	var got struct {
+		Claims []struct{ Token json.RawMessage }
+	}
+	if err := json.Unmarshal([]byte(ask("other.api.claim", `{"stage":"hash","worker":"w","wait":"20s"}`)), &got); err != nil || len(got.Claims) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	ask("other.api.complete", `{"output":"y","token":`+string(got.Claims[0].Token)+`}`)
+	if j := ask("other.api.get", `{"id":"a"}`); !strings.Contains(j, `"state":"succeeded"`) {
+		t.Errorf("%s", j)
+	}
+	for _, verb := range []string{"PING", "INFO", "STATS"} { // what nats micro ls, info and stats ask
+		if text := ask("$SRV."+verb, ""); !strings.Contains(text, `"name":"other"`) {
+			t.Errorf("%s: %s", verb, text)
+		}
+	}
+	serve.signal(syscall.SIGTERM)
+	serve.wait().want(t, app.ExitDone, "stopping")
+}
+
 func TestTermDrainsAWorker(t *testing.T) {
 	t.Parallel()
 	s, started := newSite(t), filepath.Join(t.TempDir(), "started")

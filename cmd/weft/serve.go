@@ -19,9 +19,10 @@ const defaultDataDir = "weft-data"
 func (p *program) newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run a JetStream server and the keeper",
-		Long: `Serve runs a nats-server with JetStream inside the process, and the keeper.
-It prints the URL for clients to stdout and runs until SIGINT or SIGTERM.
+		Short: "Run a JetStream server, the keeper and the service API",
+		Long: `Serve runs a nats-server with JetStream inside the process, the keeper, and the
+service API, which answers requests on NAMESPACE.api.VERB; nats micro info shows
+them. It prints the URL for clients to stdout and runs until SIGINT or SIGTERM.
 
 The data is in ./weft-data unless --data names another directory. One process
 uses a directory at a time; after a kill -9 it can be used again at once.`,
@@ -52,7 +53,9 @@ func (p *program) serve(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft serve", Server: server, Keep: true})
+	a, err := app.Start(ctx, app.Options{
+		Config: s.Config, Logger: s.log, Name: "weft serve", Server: server, Keep: true, API: true, Version: programVersion(),
+	})
 	if err != nil {
 		return stoppedOr(ctx, err)
 	}

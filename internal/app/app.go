@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-fabric/weft/config"
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/api"
 	"github.com/weft-fabric/weft/internal/embed"
 	"github.com/weft-fabric/weft/job"
 )
@@ -36,10 +37,14 @@ type Options struct {
 	Server *embed.Options
 	// Keep runs the keeper beside everything else.
 	Keep bool
+	// API answers requests of backends and runners beside everything else.
+	API bool
+	// Version is the program's, as the API tells it.
+	Version string
 }
 
-// App is a running process: a connection, the fabric, and maybe a server and a
-// keeper.
+// App is a running process: a connection, the fabric, and maybe a server, a
+// keeper and the service API.
 type App struct {
 	options  Options
 	cleanups cleanups
@@ -64,6 +69,11 @@ func Start(ctx context.Context, o Options) (_ *App, err error) {
 	}
 	if o.Keep {
 		a.keep()
+	}
+	if o.API {
+		if err := a.answer(); err != nil {
+			return nil, err
+		}
 	}
 	return a, nil
 }
@@ -176,6 +186,18 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+// answer runs the service API until Stop.
+func (a *App) answer() error {
+	service, err := api.Start(a.conn, a.fabric, api.Options{
+		Namespace: a.options.Config.Namespace, Version: a.options.Version, Logger: a.options.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	a.cleanups.add("the service API", service.Stop)
+	return nil
 }
 
 // Stop takes everything down, the last part first. It may be called twice.

@@ -1,5 +1,6 @@
 // Package app is the process as a value: it wires a server or a connection, the
-// fabric, its keeper and a worker together, and takes them apart again.
+// fabric, its keeper, the service API and a worker together, and takes them apart
+// again.
 //
 // Start registers the undoing of each part the moment the part exists; Stop
 // undoes them, the last first. A start that fails half-way undoes what there is
