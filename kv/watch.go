@@ -122,8 +122,14 @@ const AllStages = stagePrefix + "*"
 // AllWorkers is the pattern of every worker's key.
 const AllWorkers = workerPrefix + "*"
 
+// AllCounts is the pattern of the key of every stage's counts.
+const AllCounts = countPrefix + "*"
+
 // JobID takes the job id out of a key, if it is a job's.
 func JobID(key string) (string, bool) { return strings.CutPrefix(key, jobPrefix) }
 
 // StageOf takes the stage out of a key, if it is a stage's.
 func StageOf(key string) (string, bool) { return strings.CutPrefix(key, stagePrefix) }
+
+// CountedStage takes the stage out of a key, if it is that of a stage's counts.
+func CountedStage(key string) (string, bool) { return strings.CutPrefix(key, countPrefix) }
