@@ -50,11 +50,11 @@ func (r *Runner) remember(st Stage, j job.Job) {
 // retry begins to claim up to n retries of the lane that are due, and tells how
 // many.
 func (t *taker) retry(lane, n int) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.due) == 0 {
+	if !t.anyDue() || t.r.f.stages.paused(t.stage) {
 		return 0
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	now, begun := t.r.f.Now(), 0
 	t.due = slices.DeleteFunc(t.due, func(due retry) bool {
 		if due.lane != lane || now.Before(due.at) || begun == n {
@@ -66,6 +66,13 @@ func (t *taker) retry(lane, n int) int {
 	})
 	t.inWork += begun
 	return begun
+}
+
+func (t *taker) anyDue() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.r.f.Now()
+	return slices.ContainsFunc(t.due, func(due retry) bool { return !now.Before(due.at) })
 }
 
 // takeRetry claims the job of a retry, unless somebody else has it already.
