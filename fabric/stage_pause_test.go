@@ -331,3 +331,20 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 }
+
+func TestPauseHoldsOnThreeServers(t *testing.T) {
+	t.Parallel()
+	servers := natstest.Cluster(t)
+	f := open(t, servers[0].Connect(), terse(t), threefold)
+	r := runner(t, open(t, servers[1].Connect(), terse(t), threefold), "")
+	enqueue(t, f, job.Spec{ID: "a", Stage: "hash", InputRef: "x"})
+	settle(t, r, claimNext(t, r, "hash", "a"), job.Completed("data:,done"))
+	pauseStage(t, f, "hash")
+	enqueue(t, f, job.Spec{ID: "b", Stage: "hash", InputRef: "x"})
+	claimsNone(t, f, r, "hash", "b", time.Second)
+	if s := stageOf(t, f, "hash"); !s.Paused || s.Waiting != 1 {
+		t.Errorf("%+v", s)
+	}
+	resumeStage(t, f, "hash")
+	claimNext(t, r, "hash", "b")
+}
