@@ -202,10 +202,11 @@ type publishedCount struct {
 // published finds the counts that earlier terms have left.
 func (k *keeper) published(ctx context.Context) (map[string]*publishedCount, error) {
 	found := map[string]*publishedCount{}
-	for e, err := range k.f.bucket.List(ctx, kv.AllCounts) {
-		if err != nil {
-			return nil, err
-		}
+	entries, err := k.f.bucket.Few(ctx, kv.AllCounts)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
 		stage, _ := kv.CountedStage(e.Key)
 		found[stage] = &publishedCount{revision: e.Revision}
 	}

@@ -68,10 +68,11 @@ func (f *Fabric) Stages(ctx context.Context) ([]StageStatus, error) {
 // readStages reads the keys of all stages, of their counts and of the keeper.
 func (f *Fabric) readStages(ctx context.Context) (all []StageStatus, c counted, err error) {
 	c.stages = map[string]countRecord{}
-	for e, err := range f.bucket.List(ctx, kv.AllStages, kv.AllCounts, kv.LeaderKey) {
-		if err != nil {
-			return nil, c, err
-		}
+	entries, err := f.bucket.Few(ctx, kv.AllStages, kv.AllCounts, kv.LeaderKey)
+	if err != nil {
+		return nil, c, err
+	}
+	for _, e := range entries {
 		if name, ok := kv.StageOf(e.Key); ok {
 			s := StageStatus{}
 			if err := json.Unmarshal(e.Value, &s.Stage); err != nil {
@@ -154,10 +155,11 @@ func (f *Fabric) stageReport(ctx context.Context, name string) (r StageReport, e
 	}
 	r.Stage = st
 	c := counted{stages: map[string]countRecord{}}
-	for e, err := range f.bucket.List(ctx, kv.CountKey(name), kv.LeaderKey) {
-		if err != nil {
-			return r, err
-		}
+	entries, err := f.bucket.Few(ctx, kv.CountKey(name), kv.LeaderKey)
+	if err != nil {
+		return r, err
+	}
+	for _, e := range entries {
 		c.take(e)
 	}
 	r.fill(c)

@@ -43,7 +43,7 @@ func (b *Bucket) scan(ctx context.Context, after uint64, give func(Entry) bool) 
 	config := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, InactiveThreshold: scanKept,
 	}
-	consumer, err := b.js.OrderedConsumer(ctx, b.stream.CachedInfo().Config.Name, config)
+	consumer, err := b.js.OrderedConsumer(ctx, "KV_"+b.name, config)
 	if err != nil {
 		return err
 	}

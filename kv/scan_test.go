@@ -137,3 +137,31 @@ func TestScanGoesOnAfterARestart(t *testing.T) {
 		t.Errorf("%d of %d", len(seen), n)
 	}
 }
+
+func TestFewGivesTheKeysThatHoldSomething(t *testing.T) {
+	t.Parallel()
+	b, _ := bucket(t)
+	for i := range 50 {
+		swap(t, b, kv.Write{Key: kv.JobKey(fmt.Sprint(i)), Value: []byte("x")})
+	}
+	for _, stage := range []string{"b", "a", "c"} {
+		revision := swap(t, b, kv.Write{Key: kv.StageKey(stage), Value: []byte(stage)})
+		if stage == "c" {
+			if err := b.Delete(t.Context(), kv.StageKey(stage), revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	swap(t, b, kv.Write{Key: kv.LeaderKey, Value: []byte("me")})
+	few, err := b.Few(t.Context(), kv.AllStages, kv.AllWorkers, kv.LeaderKey, kv.CountKey("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, e := range few {
+		keys = append(keys, e.Key+"="+string(e.Value))
+	}
+	if fmt.Sprint(keys) != "[stage.a=a stage.b=b leader.keeper=me]" {
+		t.Errorf("%v", keys)
+	}
+}
