@@ -115,6 +115,44 @@ func TestScanThatIsLeftLeavesNothingBehind(t *testing.T) {
 	})
 }
 
+// A caller that takes its time, a person at a pager, outlives the scan's consumer.
+func TestScanGoesOnWhenTheServerHasForgottenIt(t *testing.T) {
+	t.Parallel()
+	b, nc := bucket(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1500
+	for i := range n {
+		swap(t, b, kv.Write{Key: kv.JobKey(fmt.Sprint(i)), Value: []byte("x")})
+	}
+	given := 0
+	for e, err := range b.Scan(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Key != kv.JobKey(fmt.Sprint(given)) {
+			t.Fatalf("entry %d is %s", given, e.Key)
+		}
+		if given++; given != 10 && given != 700 {
+			continue
+		}
+		st, err := js.Stream(t.Context(), "KV_weft")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range st.ConsumerNames(t.Context()).Name() {
+			if err := st.DeleteConsumer(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if given != n {
+		t.Errorf("%d of %d", given, n)
+	}
+}
+
 func TestScanGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
