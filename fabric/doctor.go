@@ -103,6 +103,32 @@ func (d *doctor) stages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := d.pauses(ctx, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pauses looks whether a stage's consumers are paused as the stage is.
+func (d *doctor) pauses(ctx context.Context, st Stage) error {
+	queue := d.keeper.f.queue
+	depth, err := queue.Depth(ctx, st.Name, st.settings())
+	if err != nil {
+		return err
+	}
+	drift := pauseDrift(st, depth)
+	if len(drift) > 0 && d.repair {
+		if err := queue.SetPaused(ctx, st.Name, st.Paused); err != nil {
+			return err
+		}
+	}
+	for _, problem := range drift {
+		how := "resume it; to keep it, use weft stage pause " + st.Name
+		if st.Paused {
+			how = "pause it"
+		}
+		d.give(Finding{Subject: "stage " + st.Name, Problem: problem, Repair: how, Repaired: d.repair})
 	}
 	return nil
 }

@@ -40,20 +40,30 @@ const (
 // Keep runs a keeper until ctx ends. It returns after its last write, and gives
 // the lead up.
 func (f *Fabric) Keep(ctx context.Context) error {
-	return newElection(f).run(undated{ctx}, func(ctx context.Context) error { return newKeeper(f).lead(ctx) })
+	e := newElection(f)
+	return e.run(undated{ctx}, func(ctx context.Context) error {
+		k := newKeeper(f)
+		k.id = e.id
+		return k.lead(ctx)
+	})
 }
 
 // keeper is one term of leading.
 type keeper struct {
-	f      *Fabric
-	index  *index
-	wake   chan struct{} // a dependency has ended
-	burst  chan struct{} // more jobs wait than were probed
-	synced bool          // of the watch's goroutine alone: everything that was there is known
+	f       *Fabric
+	id      string // by which it was elected
+	index   *index
+	tallies *tallies
+	wake    chan struct{} // a dependency has ended
+	burst   chan struct{} // more jobs wait than were probed
+	synced  bool          // of the watch's goroutine alone: everything that was there is known
 }
 
 func newKeeper(f *Fabric) *keeper {
-	return &keeper{f: f, index: newIndex(), wake: make(chan struct{}, 1), burst: make(chan struct{}, 1)}
+	return &keeper{
+		f: f, index: newIndex(), tallies: newTallies(f.opts.Retention),
+		wake: make(chan struct{}, 1), burst: make(chan struct{}, 1),
+	}
 }
 
 // lead works until ctx ends or the watch breaks. Nothing is done before the
@@ -74,6 +84,7 @@ func (k *keeper) lead(ctx context.Context) error {
 			working.Go(func() { k.work(ctx) })
 			working.Go(func() { k.tidy(ctx) })
 			working.Go(func() { k.audits(ctx) })
+			working.Go(func() { k.publishCounts(ctx) })
 			continue
 		}
 		k.observe(change.Entry)
@@ -89,14 +100,17 @@ func (k *keeper) observe(e kv.Entry) {
 	}
 	if e.Marker {
 		k.index.remove(id)
+		k.tallies.gone(id)
 		return
 	}
 	j, err := job.Peek(e.Value)
 	if err != nil || j.ID != id {
 		k.index.remove(id)
+		k.tallies.gone(id)
 		k.f.log.Error("record left as it is", "job", id, "error", err)
 		return
 	}
+	k.count(e, j)
 	fresh := k.synced || k.f.Now().Sub(e.Created) <= keeperGrace
 	if k.index.put(j, time.Now(), fresh) {
 		select {

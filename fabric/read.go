@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,80 +37,6 @@ func (f *Fabric) load(ctx context.Context, id string) (kv.Record, error) {
 	}
 	rec, err := f.bucket.Load(ctx, id)
 	return rec, explain(f.nc, err)
-}
-
-// Filter says which jobs; a zero field does not filter.
-type Filter struct {
-	Stage  string
-	States []job.State
-	Key    string
-	Labels map[string]string // all of them must be there
-	Limit  int               // at most so many; 0 is no limit
-}
-
-// Match reports whether the job passes, the limit aside.
-func (filter Filter) Match(j job.Job) bool {
-	for name, value := range filter.Labels {
-		if got, ok := j.Labels[name]; !ok || got != value {
-			return false
-		}
-	}
-	return (filter.Stage == "" || filter.Stage == j.Stage) &&
-		(len(filter.States) == 0 || slices.Contains(filter.States, j.State)) &&
-		(filter.Key == "" || filter.Key == j.Key)
-}
-
-// List streams the matching jobs in the order of their last change. A record
-// that cannot be read comes as an error with kv.ErrUnreadable, and the list goes
-// on; after any other error it ends.
-func (f *Fabric) List(ctx context.Context, filter Filter) iter.Seq2[job.Job, error] {
-	return func(yield func(job.Job, error) bool) {
-		given := 0
-		for e, err := range f.bucket.List(ctx, kv.AllJobs) {
-			if err != nil {
-				yield(job.Job{}, explain(f.nc, err))
-				return
-			}
-			j, err := decode(e)
-			if err == nil && !filter.Match(j) {
-				continue
-			}
-			if !yield(j, err) {
-				return
-			}
-			if given++; given == filter.Limit {
-				return
-			}
-		}
-	}
-}
-
-func decode(e kv.Entry) (job.Job, error) {
-	id, _ := kv.JobID(e.Key)
-	rec, err := kv.RecordOf(id, e)
-	return rec.Job, err
-}
-
-// Records streams the records that were last changed after a revision, 0 for all,
-// in the order of their last change. Whoever reads them in parts, each after the
-// last revision that came, misses no job; one that changes meanwhile comes again.
-// A record that cannot be read comes with an error of kv.ErrUnreadable, its id
-// and its revision, and the list goes on; after any other error it ends.
-func (f *Fabric) Records(ctx context.Context, after uint64) iter.Seq2[kv.Record, error] {
-	return func(yield func(kv.Record, error) bool) {
-		for e, err := range f.bucket.ListAfter(ctx, after, kv.AllJobs) {
-			if err != nil {
-				yield(kv.Record{}, explain(f.nc, err))
-				return
-			}
-			id, _ := kv.JobID(e.Key)
-			rec, err := kv.RecordOf(id, e)
-			rec.Job.ID = id
-			if !yield(rec, err) {
-				return
-			}
-		}
-	}
 }
 
 // Watch gives the named jobs as they are, and then every change of theirs, until

@@ -50,11 +50,11 @@ func (r *Runner) remember(st Stage, j job.Job) {
 // retry begins to claim the retries of the lane that are due, as far as there is
 // room for them.
 func (t *taker) retry(lane int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.due) == 0 {
+	if !t.anyDue() || t.r.f.stages.paused(t.stage) {
 		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	now := t.r.f.Now()
 	t.due = slices.DeleteFunc(t.due, func(due retry) bool {
 		if due.lane != lane || now.Before(due.at) || t.missing() <= 0 {
@@ -65,6 +65,13 @@ func (t *taker) retry(lane int) {
 		go t.r.takeRetry(t.stage, due, t.finish)
 		return true
 	})
+}
+
+func (t *taker) anyDue() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.r.f.Now()
+	return slices.ContainsFunc(t.due, func(due retry) bool { return !now.Before(due.at) })
 }
 
 // takeRetry claims the job of a retry, unless somebody else has it already, and

@@ -87,7 +87,7 @@ func TestKeeperSeesWhatChangesAfterARestart(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
 	f := open(t, srv.Connect())
-	lead(t, f)
+	keep(t, f)
 	r := runner(t, f, "")
 	enqueue(t, f, job.Spec{ID: "first", Stage: "a", InputRef: "data:,x"})
 	enqueue(t, f, job.Spec{ID: "then", Stage: "b", InputRef: "data:,x", Dependencies: []string{"first"}})

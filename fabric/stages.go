@@ -13,51 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weft-fabric/weft/internal/natserr"
+	"github.com/weft-fabric/weft/internal/topology"
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
-	"github.com/weft-fabric/weft/stream"
 )
-
-// Stage is what all workers of a stage share, as kept under stage.<stage>.
-type Stage struct {
-	Name        string
-	Lease       time.Duration
-	Concurrency int   // 0 is no limit
-	Lanes       []int // in use besides the default one
-	Paused      bool
-}
-
-// stageJSON is the stored form.
-type stageJSON struct {
-	Stage       string `json:"stage"`
-	Lease       string `json:"lease"`
-	Concurrency int    `json:"concurrency"`
-	Lanes       []int  `json:"lanes,omitempty"`
-	Paused      bool   `json:"paused,omitempty"`
-}
-
-// MarshalJSON writes the stored form, with durations as Go writes them.
-func (s Stage) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stageJSON{s.Name, s.Lease.String(), s.Concurrency, s.Lanes, s.Paused})
-}
-
-// UnmarshalJSON reads the stored form.
-func (s *Stage) UnmarshalJSON(data []byte) error {
-	var stored stageJSON
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return err
-	}
-	lease, err := time.ParseDuration(stored.Lease)
-	if err != nil || lease <= 0 {
-		return fmt.Errorf("lease %q is not a positive Go duration", stored.Lease)
-	}
-	*s = Stage{stored.Stage, lease, stored.Concurrency, stored.Lanes, stored.Paused}
-	return nil
-}
-
-func (s Stage) settings() stream.Settings {
-	return stream.Settings{Lease: s.Lease, Concurrency: s.Concurrency, Lanes: s.Lanes}
-}
 
 // stageFresh is how long a stage's settings are used without being read again.
 const stageFresh = 5 * time.Second
@@ -66,8 +25,9 @@ const stageFresh = 5 * time.Second
 type stages struct {
 	f *Fabric
 
-	mu   sync.Mutex
-	seen map[string]knownStage // guarded by mu
+	mu    sync.Mutex
+	seen  map[string]knownStage // guarded by mu
+	looks map[string]pauseLook  // guarded by mu
 }
 
 type knownStage struct {
@@ -75,7 +35,9 @@ type knownStage struct {
 	read  time.Time
 }
 
-func newStages(f *Fabric) *stages { return &stages{f: f, seen: map[string]knownStage{}} }
+func newStages(f *Fabric) *stages {
+	return &stages{f: f, seen: map[string]knownStage{}, looks: map[string]pauseLook{}}
+}
 
 // get gives a stage's settings, and creates what a stage needs that is absent:
 // its settings, its stream, its consumers and the lane.
@@ -87,7 +49,7 @@ func (s *stages) get(ctx context.Context, name string, lane int) (Stage, error) 
 		return Stage{}, err
 	}
 	st, err := s.load(ctx, name, lane)
-	for try := 1; try < stageTries && ctx.Err() == nil && passes(err); try++ {
+	for try := 1; try < stageTries && ctx.Err() == nil && (passes(err) || changing(err)); try++ {
 		pause(ctx, stageTryAgain)
 		st, err = s.load(ctx, name, lane)
 	}
@@ -113,6 +75,13 @@ func passes(err error) bool {
 	return natserr.Unknown(err) && !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrJetStreamNotEnabled)
 }
 
+// changing reports whether a stage's settings and its consumers differ, as they do
+// for a moment while somebody changes them.
+func changing(err error) bool {
+	_, drifted := errors.AsType[*topology.DriftError](err)
+	return drifted
+}
+
 func (s *stages) recall(name string) (Stage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,10 +105,6 @@ func (s *stages) forget(name string) {
 	delete(s.seen, name)
 }
 
-func (st Stage) uses(lane int) bool {
-	return lane == job.DefaultPriority || slices.Contains(st.Lanes, lane)
-}
-
 // load reads the settings, or makes the first ones, and ensures the topology
 // when it was not yet known to be there.
 func (s *stages) load(ctx context.Context, name string, lane int) (Stage, error) {
@@ -149,7 +114,7 @@ func (s *stages) load(ctx context.Context, name string, lane int) (Stage, error)
 			return Stage{}, err
 		}
 		if revision != 0 && st.uses(lane) {
-			return st, s.ensure(ctx, st)
+			return s.ensure(ctx, st)
 		}
 		if !st.uses(lane) {
 			st.Lanes = append(slices.Clip(st.Lanes), lane)
@@ -180,19 +145,33 @@ func (s *stages) read(ctx context.Context, name string) (Stage, uint64, error) {
 	if err := json.Unmarshal(e.Value, &st); err != nil {
 		return Stage{}, 0, fmt.Errorf("key %s: %w", e.Key, err)
 	}
+	st.Name = name
 	return st, e.Revision, nil
 }
 
 // ensure looks at the stage's stream and consumers unless it did so before for
-// the same settings.
-func (s *stages) ensure(ctx context.Context, st Stage) error {
+// the same settings. A consumer that was made or paused by settings that have
+// changed meanwhile would stay so; hence the settings are read once more after.
+func (s *stages) ensure(ctx context.Context, st Stage) (Stage, error) {
 	s.mu.Lock()
 	k, ok := s.seen[st.Name]
 	s.mu.Unlock()
-	if ok && k.stage.Lease == st.Lease && k.stage.Concurrency == st.Concurrency && slices.Equal(k.stage.Lanes, st.Lanes) {
-		return nil
+	if ok && k.stage.same(st) {
+		return st, nil
 	}
-	return s.f.queue.Ensure(ctx, st.Name, st.settings())
+	for {
+		if err := s.f.queue.Ensure(ctx, st.Name, st.settings()); err != nil {
+			return Stage{}, err
+		}
+		if err := s.f.queue.Follow(ctx, st.Name, st.settings()); err != nil {
+			return Stage{}, err
+		}
+		now, _, err := s.read(ctx, st.Name)
+		if err != nil || now.Paused == st.Paused {
+			return st, err
+		}
+		st = now
+	}
 }
 
 // Stage gives a stage's settings, creating the stage when it is absent.

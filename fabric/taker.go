@@ -68,7 +68,7 @@ func (t *taker) adjust(ctx context.Context) error {
 	t.mu.Lock()
 	t.limit = st.Concurrency
 	t.mu.Unlock()
-	if t.pullers != nil && st.Lease == t.settings.Lease && slices.Equal(st.Lanes, t.settings.Lanes) {
+	if t.pullers != nil && st.same(t.settings) {
 		return nil
 	}
 	t.closePullers()

@@ -89,15 +89,16 @@ func (r *Runner) Withdraw(ctx context.Context) error {
 	return r.f.bucket.Delete(ctx, e.Key, e.Revision)
 }
 
-// Workers streams what workers make known of themselves. One that fell silent
-// stays for half a minute.
+// Workers gives what workers make known of themselves. One that fell silent stays
+// for half a minute.
 func (f *Fabric) Workers(ctx context.Context) iter.Seq2[Presence, error] {
 	return func(yield func(Presence, error) bool) {
-		for e, err := range f.bucket.List(ctx, kv.AllWorkers) {
-			if err != nil {
-				yield(Presence{}, explain(f.nc, err))
-				return
-			}
+		entries, err := f.bucket.Few(ctx, kv.AllWorkers)
+		if err != nil {
+			yield(Presence{}, explain(f.nc, err))
+			return
+		}
+		for _, e := range entries {
 			var p Presence
 			if err := json.Unmarshal(e.Value, &p); err != nil {
 				err = fmt.Errorf("key %s: %w: %w", e.Key, kv.ErrUnreadable, err)

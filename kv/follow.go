@@ -44,10 +44,9 @@ const (
 var errFollowGap = errors.New("changes were lost on their way")
 
 // Follow gives what the matching keys hold now, then a Synced change, then what
-// keys have become, until ctx ends or the caller stops. It survives a server's
-// restart and a lost connection without missing what a key has become, and fails
-// when it cannot go on for followPatience. What was given before the Synced change
-// may then be given again.
+// keys have become, until ctx ends or the caller stops. Once it is synced it
+// survives a server's restart and a lost connection without missing what a key has
+// become, and fails when it cannot go on for followPatience.
 func (b *Bucket) Follow(ctx context.Context, pattern string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		f := &follower{b: b, subject: b.prefix + pattern, give: func(c Change) bool { return yield(c, nil) }}
@@ -66,7 +65,7 @@ func (b *Bucket) Follow(ctx context.Context, pattern string) iter.Seq2[Change, e
 			case lost.IsZero():
 				lost = time.Now()
 			}
-			if !lost.IsZero() && time.Since(lost) > followPatience {
+			if !f.synced || !lost.IsZero() && time.Since(lost) > followPatience {
 				yield(Change{}, fmt.Errorf("follow %s: %w", pattern, err))
 				return
 			}

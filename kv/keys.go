@@ -11,6 +11,7 @@ const (
 	currentPrefix = "current."
 	workerPrefix  = "worker."
 	stagePrefix   = "stage."
+	countPrefix   = "count."
 )
 
 // LeaderKey is the key whose holder leads as the keeper.
@@ -21,6 +22,9 @@ func JobKey(id string) string { return jobPrefix + id }
 
 // StageKey is the key of a stage's settings.
 func StageKey(stage string) string { return stagePrefix + stage }
+
+// CountKey is the key of what the keeper has counted of a stage.
+func CountKey(stage string) string { return countPrefix + stage }
 
 // WorkerKey is the key under which a worker makes itself known.
 func WorkerKey(id string) string { return workerPrefix + id }

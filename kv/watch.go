@@ -34,15 +34,10 @@ const watchSilence = 10 * time.Second
 // of the bucket, such as job.*. It fails when the server falls silent before the
 // Synced change.
 func (b *Bucket) Watch(ctx context.Context, patterns ...string) iter.Seq2[Change, error] {
-	return b.watchFrom(ctx, 0, patterns)
-}
-
-// watchFrom is Watch without what was last changed before a revision.
-func (b *Bucket) watchFrom(ctx context.Context, revision uint64, patterns []string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		watcher, err := b.begin(ctx, cancel, revision, patterns)
+		watcher, err := b.begin(ctx, cancel, patterns)
 		if err != nil {
 			yield(Change{}, fmt.Errorf("watch %s: %w", strings.Join(patterns, " "), err))
 			return
@@ -79,10 +74,10 @@ func (b *Bucket) watchFrom(ctx context.Context, revision uint64, patterns []stri
 }
 
 // begin asks for a watch, for no longer than it may be silent.
-func (b *Bucket) begin(ctx context.Context, cancel context.CancelFunc, revision uint64, patterns []string) (jetstream.KeyWatcher, error) {
+func (b *Bucket) begin(ctx context.Context, cancel context.CancelFunc, patterns []string) (jetstream.KeyWatcher, error) {
 	late := time.AfterFunc(watchSilence, cancel)
 	// The client writes into the slice that it is given.
-	watcher, err := b.watch.WatchFiltered(ctx, append([]string(nil), patterns...), jetstream.ResumeFromRevision(revision))
+	watcher, err := b.watch.WatchFiltered(ctx, append([]string(nil), patterns...))
 	if !late.Stop() {
 		err = errors.Join(errWatchSilent, err)
 	}
@@ -102,18 +97,8 @@ func changeOf(update jetstream.KeyValueEntry) Change {
 // List gives what the matching keys hold now, without markers, in the order of
 // their last change.
 func (b *Bucket) List(ctx context.Context, patterns ...string) iter.Seq2[Entry, error] {
-	return b.ListAfter(ctx, 0, patterns...)
-}
-
-// ListAfter is List for what was last changed after a revision. Whoever lists in
-// parts, each after the last revision that it has seen, misses no key that is
-// there all the time; one that changes meanwhile comes again.
-func (b *Bucket) ListAfter(ctx context.Context, revision uint64, patterns ...string) iter.Seq2[Entry, error] {
-	if revision > 0 {
-		revision++
-	}
 	return func(yield func(Entry, error) bool) {
-		for change, err := range b.watchFrom(ctx, revision, patterns) {
+		for change, err := range b.Watch(ctx, patterns...) {
 			switch {
 			case err != nil:
 				yield(Entry{}, err)
@@ -137,8 +122,14 @@ const AllStages = stagePrefix + "*"
 // AllWorkers is the pattern of every worker's key.
 const AllWorkers = workerPrefix + "*"
 
+// AllCounts is the pattern of the key of every stage's counts.
+const AllCounts = countPrefix + "*"
+
 // JobID takes the job id out of a key, if it is a job's.
 func JobID(key string) (string, bool) { return strings.CutPrefix(key, jobPrefix) }
 
 // StageOf takes the stage out of a key, if it is a stage's.
 func StageOf(key string) (string, bool) { return strings.CutPrefix(key, stagePrefix) }
+
+// CountedStage takes the stage out of a key, if it is that of a stage's counts.
+func CountedStage(key string) (string, bool) { return strings.CutPrefix(key, countPrefix) }

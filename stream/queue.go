@@ -27,7 +27,11 @@ type Settings struct {
 	Lease       time.Duration // ack-wait of its consumers
 	Concurrency int           // jobs of the stage that may run at once; 0 is no limit
 	Lanes       []int         // lanes in use besides the default one
+	Paused      bool          // its consumers deliver nothing
 }
+
+// lanes are all lanes in use.
+func (s Settings) lanes() []int { return append([]int{job.DefaultPriority}, s.Lanes...) }
 
 // maxWaiting is how many pull requests one consumer keeps. Each worker has one
 // or a few at a time, so this bounds the workers of a stage.
@@ -87,6 +91,7 @@ func (q *Queue) ConsumerConfig(stage string, lane int, s Settings) jetstream.Con
 		MaxDeliver:    -1, // attempts are counted by the record alone
 		MaxAckPending: pending,
 		MaxWaiting:    maxWaiting,
+		PauseUntil:    pauseUntil(s.Paused),
 	}
 }
 
@@ -105,7 +110,7 @@ func (q *Queue) Ensure(ctx context.Context, stage string, s Settings) error {
 	q.mu.Lock()
 	q.seen[stage] = true
 	q.mu.Unlock()
-	for _, lane := range append([]int{job.DefaultPriority}, s.Lanes...) {
+	for _, lane := range s.lanes() {
 		_, err := topology.EnsureConsumer(ctx, st, q.ConsumerConfig(stage, lane, s))
 		if err = collect(&drifts, err); err != nil {
 			return err
@@ -151,6 +156,27 @@ func collect(drifts *[]topology.Drift, err error) error {
 	return nil
 }
 
+// Check compares as Ensure does and creates nothing.
+func (q *Queue) Check(ctx context.Context, stage string, s Settings) error {
+	var drifts []topology.Drift
+	st, err := topology.CheckStream(ctx, q.js, q.StreamConfig(stage))
+	if err = collect(&drifts, err); err != nil {
+		return err
+	}
+	for _, lane := range s.lanes() {
+		if st == nil {
+			break
+		}
+		if err := collect(&drifts, topology.CheckConsumer(ctx, st, q.ConsumerConfig(stage, lane, s))); err != nil {
+			return err
+		}
+	}
+	if len(drifts) > 0 {
+		return &topology.DriftError{Drifts: drifts}
+	}
+	return nil
+}
+
 // Repair creates what is absent and sets right what differs.
 func (q *Queue) Repair(ctx context.Context, stage string, s Settings) error {
 	if err := topology.RepairStream(ctx, q.js, q.StreamConfig(stage)); err != nil {
@@ -160,7 +186,7 @@ func (q *Queue) Repair(ctx context.Context, stage string, s Settings) error {
 	if err != nil {
 		return err
 	}
-	for _, lane := range append([]int{job.DefaultPriority}, s.Lanes...) {
+	for _, lane := range s.lanes() {
 		if err := topology.RepairConsumer(ctx, st, q.ConsumerConfig(stage, lane, s)); err != nil {
 			return err
 		}

@@ -29,7 +29,10 @@ func (p *program) newJobLs() *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List jobs",
 		Long: `Ls lists the jobs that match every given flag, in the order of their last
-change. States are waiting, retry_waiting, leased, succeeded, failed, cancelled.`,
+change. States are waiting, retry_waiting, leased, succeeded, failed, cancelled.
+
+A list that --limit ended tells on stderr with which --after it goes on. A job
+that changes while the list runs may be in it twice, as it was and as it is.`,
 		Example: `  weft job ls --stage hash --state failed,cancelled
   weft job ls --label tenant=acme --limit 20
   weft job ls --json | jq -r .id`,
@@ -41,6 +44,7 @@ change. States are waiting, retry_waiting, leased, succeeded, failed, cancelled.
 	flags.StringVar(&f.filter.Key, "key", "", "jobs for this `KEY`")
 	flags.StringArrayVar(&f.labels, "label", nil, "jobs with this label, `NAME=VALUE`; may be given again")
 	flags.IntVar(&f.filter.Limit, "limit", 0, "at most so many (default all)")
+	flags.Uint64Var(&f.filter.After, "after", 0, "go on after the `CURSOR` that a list with --limit has told")
 	jsonFlag(cmd, &f.asJSON)
 	cmd.PreRunE = f.check
 	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, _ []string) error {
@@ -82,7 +86,11 @@ func stateNames() string {
 // and the list goes on.
 func (p *program) list(ctx context.Context, fab *fabric.Fabric, f listFlags) error {
 	t := newTable(p.Out, "ID", "STAGE", "STATE", "ATTEMPTS", "UPDATED", "OUTPUT OR REASON")
-	for j, err := range fab.List(ctx, f.filter) {
+	given, cursor := 0, uint64(0)
+	for listed, err := range fab.Page(ctx, f.filter) {
+		j := listed.Job
+		given++
+		cursor = max(cursor, listed.Cursor)
 		switch {
 		case errors.Is(err, kv.ErrUnreadable):
 			p.complain(err)
@@ -96,8 +104,13 @@ func (p *program) list(ctx context.Context, fab *fabric.Fabric, f listFlags) err
 			return err
 		}
 	}
-	if f.asJSON {
-		return nil
+	if !f.asJSON {
+		if err := t.flush(); err != nil {
+			return err
+		}
 	}
-	return t.flush()
+	if given == f.filter.Limit && cursor > 0 {
+		p.note("there may be more: --after %d", cursor)
+	}
+	return nil
 }

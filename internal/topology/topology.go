@@ -135,19 +135,60 @@ func EnsureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", asset, err)
 	}
-	have := s.CachedInfo().Config
+	return s, checked(asset, s.CachedInfo().Config, want)
+}
+
+// checked compares what a stream is with what it must be.
+func checked(asset string, have, want jetstream.StreamConfig) error {
 	if !slices.ContainsFunc(have.Subjects, func(subject string) bool { return slices.Contains(want.Subjects, subject) }) {
-		return nil, fmt.Errorf("%s: %w: it holds %s; use another namespace or stage", asset, ErrForeign, strings.Join(have.Subjects, ", "))
+		return fmt.Errorf("%s: %w: it holds %s; use another namespace or stage", asset, ErrForeign, strings.Join(have.Subjects, ", "))
 	}
 	slices.Sort(have.Subjects)
 	slices.Sort(want.Subjects)
-	return s, compare(asset, streamSettings, have, want)
+	return compare(asset, streamSettings, have, want)
+}
+
+// absent is the difference of what must be there and is not.
+func absent(asset string) error {
+	return &DriftError{Drifts: []Drift{{Asset: asset, Setting: "it", Have: "absent", Want: "there"}}}
+}
+
+// CheckStream compares a stream as EnsureStream does and creates nothing: one that
+// is absent is a *DriftError, and the stream given is nil.
+func CheckStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	asset := "stream " + want.Name
+	s, err := js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, absent(asset)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", asset, err)
+	}
+	return s, checked(asset, s.CachedInfo().Config, want)
+}
+
+// CheckConsumer compares a stream's consumer as EnsureConsumer does and creates
+// nothing: one that is absent is a *DriftError.
+func CheckConsumer(ctx context.Context, s jetstream.Stream, want jetstream.ConsumerConfig) error {
+	asset := consumerAsset(s, want)
+	c, err := s.Consumer(ctx, want.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return absent(asset)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", asset, err)
+	}
+	return compare(asset, consumerSettings, c.CachedInfo().Config, want)
+}
+
+func consumerAsset(s jetstream.Stream, c jetstream.ConsumerConfig) string {
+	return fmt.Sprintf("consumer %s of stream %s", c.Durable, s.CachedInfo().Config.Name)
 }
 
 // EnsureConsumer creates a stream's consumer when it is absent and otherwise
 // compares its settings; it fails with a *DriftError when they differ.
 func EnsureConsumer(ctx context.Context, s jetstream.Stream, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	asset := fmt.Sprintf("consumer %s of stream %s", want.Durable, s.CachedInfo().Config.Name)
+	asset := consumerAsset(s, want)
 	want.Metadata = map[string]string{VersionKey: Version}
 	c, err := s.Consumer(ctx, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -1,0 +1,101 @@
+package fabric
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/stream"
+)
+
+// Stage is what all workers of a stage share, as kept under stage.<stage>.
+type Stage struct {
+	Name        string
+	Lease       time.Duration
+	Concurrency int   // 0 is no limit
+	Lanes       []int // in use besides the default one
+	Paused      bool  // nothing of the stage is begun
+	Pause       Pause // zero unless Paused
+
+	// more are members that another program, or a later version, has put there.
+	// They are written back.
+	more map[string]json.RawMessage
+}
+
+// Pause says who paused a stage, for people.
+type Pause struct {
+	Since  time.Time
+	By     string
+	Reason string
+}
+
+// stageJSON is the stored form.
+type stageJSON struct {
+	Stage       string    `json:"stage"`
+	Lease       string    `json:"lease"`
+	Concurrency int       `json:"concurrency"`
+	Lanes       []int     `json:"lanes,omitempty"`
+	Paused      bool      `json:"paused,omitempty"`
+	PausedAt    time.Time `json:"paused_at,omitzero"`
+	PausedBy    string    `json:"paused_by,omitempty"`
+	PauseReason string    `json:"pause_reason,omitempty"`
+}
+
+// stageMembers are the names of stageJSON.
+var stageMembers = []string{"stage", "lease", "concurrency", "lanes", "paused", "paused_at", "paused_by", "pause_reason"}
+
+// MarshalJSON writes the stored form, with durations as Go writes them, and after
+// it the members that are not the fabric's.
+func (s Stage) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(stageJSON{
+		s.Name, s.Lease.String(), s.Concurrency, s.Lanes, s.Paused, s.Pause.Since, s.Pause.By, s.Pause.Reason,
+	})
+	if err != nil || len(s.more) == 0 {
+		return text, err
+	}
+	more, err := json.Marshal(s.more)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(bytes.TrimSuffix(text, []byte("}")), []byte(","), bytes.TrimPrefix(more, []byte("{"))), nil
+}
+
+// UnmarshalJSON reads the stored form.
+func (s *Stage) UnmarshalJSON(data []byte) error {
+	var stored stageJSON
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return err
+	}
+	lease, err := time.ParseDuration(stored.Lease)
+	if err != nil || lease <= 0 {
+		return fmt.Errorf("lease %q is not a positive Go duration", stored.Lease)
+	}
+	var more map[string]json.RawMessage
+	if err := json.Unmarshal(data, &more); err != nil {
+		return err
+	}
+	for _, name := range stageMembers {
+		delete(more, name)
+	}
+	*s = Stage{
+		Name: stored.Stage, Lease: lease, Concurrency: stored.Concurrency, Lanes: stored.Lanes, Paused: stored.Paused,
+		Pause: Pause{stored.PausedAt, stored.PausedBy, stored.PauseReason}, more: more,
+	}
+	return nil
+}
+
+func (s Stage) settings() stream.Settings {
+	return stream.Settings{Lease: s.Lease, Concurrency: s.Concurrency, Lanes: s.Lanes, Paused: s.Paused}
+}
+
+// same reports whether two states of a stage ask the same of its consumers.
+func (s Stage) same(other Stage) bool {
+	return s.Lease == other.Lease && s.Concurrency == other.Concurrency && s.Paused == other.Paused && slices.Equal(s.Lanes, other.Lanes)
+}
+
+func (s Stage) uses(lane int) bool {
+	return lane == job.DefaultPriority || slices.Contains(s.Lanes, lane)
+}

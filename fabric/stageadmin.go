@@ -1,0 +1,154 @@
+package fabric
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/kv"
+)
+
+// A stage is changed in its key first, which is the truth, and then in its
+// consumers, which follow it. Whoever dies in between leaves a difference that the
+// same call once more sets right, and that doctor finds.
+
+// ErrMissingStage means that there is no such stage: nobody has enqueued to it
+// and no worker has asked for its jobs.
+var ErrMissingStage = errors.New("there is no such stage")
+
+// pausePoll is how old what a process knows of a stage's pause may be where it
+// would begin a job that no consumer has handed out.
+const pausePoll = 500 * time.Millisecond
+
+// PauseStage has nothing of the stage begun any more until ResumeStage, on any
+// worker: within a second of its return no claim begins. What runs goes on to its
+// end, and what fails waits for its next attempt. It lasts over restarts of
+// workers and servers. It fails with ErrMissingStage. A stage that is paused
+// already stays paused since when it was.
+func (f *Fabric) PauseStage(ctx context.Context, name, by, reason string) (Stage, error) {
+	st, err := f.changeStage(ctx, name, func(st *Stage) {
+		if !st.Paused {
+			st.Paused, st.Pause = true, Pause{Since: f.Now(), By: by, Reason: reason}
+		}
+	})
+	if err == nil {
+		err = f.queue.SetPaused(ctx, name, true)
+	}
+	return st, stageError("pause", name, explain(f.nc, err))
+}
+
+// ResumeStage ends a pause, also one that somebody has put on the stage's
+// consumers by hand. It fails with ErrMissingStage.
+func (f *Fabric) ResumeStage(ctx context.Context, name string) (Stage, error) {
+	st, err := f.changeStage(ctx, name, func(st *Stage) { st.Paused, st.Pause = false, Pause{} })
+	if err == nil {
+		err = f.queue.SetPaused(ctx, name, false)
+	}
+	return st, stageError("resume", name, explain(f.nc, err))
+}
+
+// SetStage gives the stage a lease and a limit; nil leaves what there is. Workers
+// take it over within some seconds, each for the jobs it claims from then on. It
+// fails with ErrMissingStage, and with job.ErrInvalidJob for values that could not
+// keep the fabric's promises.
+func (f *Fabric) SetStage(ctx context.Context, name string, lease *time.Duration, concurrency *int) (Stage, error) {
+	if err := f.checkSettings(lease, concurrency); err != nil {
+		return Stage{}, stageError("set", name, err)
+	}
+	st, err := f.changeStage(ctx, name, func(st *Stage) {
+		if lease != nil {
+			st.Lease = *lease
+		}
+		if concurrency != nil {
+			st.Concurrency = *concurrency
+		}
+	})
+	if err == nil {
+		err = f.queue.Configure(ctx, name, st.settings())
+	}
+	return st, stageError("set", name, explain(f.nc, err))
+}
+
+func (f *Fabric) checkSettings(lease *time.Duration, concurrency *int) error {
+	longest := f.opts.Retention.shortest() / retentionLeases
+	switch {
+	case lease != nil && *lease < MinLease:
+		return job.Invalid("lease %s must be at least %s", *lease, MinLease)
+	case lease != nil && *lease > longest:
+		return job.Invalid("lease %s must be at most %s, a tenth of the shortest retention", *lease, longest)
+	case concurrency != nil && *concurrency < 0:
+		return job.Invalid("concurrency %d must not be negative; 0 is no limit", *concurrency)
+	}
+	return nil
+}
+
+// changeStage changes the settings of a stage that is there.
+func (f *Fabric) changeStage(ctx context.Context, name string, change func(*Stage)) (Stage, error) {
+	if err := job.CheckStage(name); err != nil {
+		return Stage{}, err
+	}
+	defer f.stages.forget(name)
+	for {
+		st, revision, err := f.stages.read(ctx, name)
+		if err == nil && revision == 0 {
+			err = ErrMissingStage
+		}
+		if err != nil {
+			return Stage{}, err
+		}
+		before := st
+		change(&st)
+		if before.same(st) {
+			return st, nil
+		}
+		value, err := json.Marshal(st)
+		if err != nil {
+			return Stage{}, err
+		}
+		_, err = f.bucket.Swap(ctx, kv.Write{Key: kv.StageKey(name), Value: value, Revision: revision})
+		if _, moved := errors.AsType[*kv.Conflict](err); !moved {
+			return st, err
+		}
+	}
+}
+
+func stageError(verb, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s stage %s: %w", verb, name, err)
+}
+
+// paused tells whether the stage is paused, by what was read of it no longer ago
+// than pausePoll. Without an answer it is what was known before.
+func (s *stages) paused(name string) bool {
+	s.mu.Lock()
+	look := s.looks[name]
+	if k := s.seen[name]; k.read.After(look.at) {
+		look = pauseLook{k.stage.Paused, k.read}
+	}
+	s.mu.Unlock()
+	if time.Since(look.at) < pausePoll {
+		return look.paused
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pausePoll)
+	defer cancel()
+	began := time.Now()
+	st, revision, err := s.read(ctx, name)
+	if err != nil || revision == 0 {
+		return look.paused
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks[name] = pauseLook{st.Paused, began}
+	return st.Paused
+}
+
+// pauseLook is what a process has read of a stage's pause alone.
+type pauseLook struct {
+	paused bool
+	at     time.Time
+}
