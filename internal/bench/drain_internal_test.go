@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +28,9 @@ import (
 // serverEnv makes the test binary a server, with its data in the named folder.
 const serverEnv = "WEFT_BENCH_SERVER"
 
+// profileEnv names a file for the server's own profile.
+const profileEnv = "WEFT_BENCH_SERVER_PROFILE"
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serverEnv); dir != "" {
 		if err := serve(dir); err != nil {
@@ -39,6 +43,17 @@ func TestMain(m *testing.M) {
 }
 
 func serve(dir string) error {
+	if name := os.Getenv(profileEnv); name != "" {
+		file, err := os.Create(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	s := embed.New(embed.Options{DataDir: dir, Listen: true, Port: -1})
 	if err := s.Start(context.Background()); err != nil {
 		return err
