@@ -144,11 +144,7 @@ func benchmarkDrain(b *testing.B, slots int) {
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
 	defer stop()
-	if os.Getenv("K") == "1" {
-		if os.Getenv("K") == "1" {
-			keeper.Go(func() { _ = r.f.Keep(keeping) })
-		}
-	}
+	keeper.Go(func() { _ = r.f.Keep(keeping) })
 	if err := r.enqueue(ctx, "s", b.N); err != nil {
 		b.Fatal(err)
 	}
