@@ -59,11 +59,12 @@ func (p *program) bench(ctx context.Context, s settings, o bench.Options, asJSON
 	defer stop()
 	c := s.Connection
 	if !s.given("server") && !s.given("context") {
-		url, stop, startErr := p.benchServer()
+		url, server, startErr := p.benchServer()
 		if startErr != nil {
 			return startErr
 		}
-		defer func() { err = errors.Join(err, stop()) }()
+		defer func() { err = errors.Join(err, server.Stop()) }()
+		o.Server = server.ID
 		c = config.Connection{Server: url}
 	}
 	nc, err := app.Connect(c, "weft bench", s.log)
@@ -71,12 +72,15 @@ func (p *program) bench(ctx context.Context, s settings, o bench.Options, asJSON
 		return err
 	}
 	defer nc.Close()
-	o.Worker = func(ctx context.Context, namespace, stage string, slots int) (func() error, error) {
+	o.Worker = func(ctx context.Context, namespace, stage string, slots int) (bench.Process, error) {
 		cmd, err := self("bench-worker", stage, "--server", nc.ConnectedUrl(), "--namespace", namespace, "--concurrency", strconv.Itoa(slots))
 		if err == nil {
 			err = cmd.Start()
 		}
-		return func() error { return end(cmd) }, err
+		if err != nil {
+			return bench.Process{}, err
+		}
+		return bench.Process{ID: cmd.Process.Pid, Stop: func() error { return end(cmd) }}, nil
 	}
 	t := newTable(p.Out, "FIGURE", "VALUE", "UNIT", "BOUND", "RATIO")
 	var printErr error
@@ -132,28 +136,28 @@ func end(cmd *exec.Cmd) error {
 
 // benchServer starts weft serve on a folder that is removed with it, and reads
 // where it listens.
-func (p *program) benchServer() (url string, stop func() error, err error) {
+func (p *program) benchServer() (url string, server bench.Process, err error) {
 	dir, err := os.MkdirTemp("", "weft-bench-")
 	if err != nil {
-		return "", nil, err
+		return "", server, err
 	}
 	cmd, err := self("serve", "--data", dir, "--listen", "127.0.0.1:-1")
 	if err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
+		return "", server, errors.Join(err, os.RemoveAll(dir))
 	}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
+		return "", server, errors.Join(err, os.RemoveAll(dir))
 	}
-	stop = func() error { return errors.Join(end(cmd), os.RemoveAll(dir)) }
+	server = bench.Process{ID: cmd.Process.Pid, Stop: func() error { return errors.Join(end(cmd), os.RemoveAll(dir)) }}
 	url, err = bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return "", nil, errors.Join(fmt.Errorf("the benchmark's own server did not start: %w", err), stop())
+		return "", server, errors.Join(fmt.Errorf("the benchmark's own server did not start: %w", err), server.Stop())
 	}
-	return strings.TrimSpace(url), stop, nil
+	return strings.TrimSpace(url), server, nil
 }
 
 // newBenchWorker is one of the processes that drain together.

@@ -25,12 +25,14 @@ type Options struct {
 	Held    int           // leases that are renewed at once
 	Samples int           // of the latencies
 	// Worker starts a process that drains the stage of the namespace with the
-	// given slots, until stop is called. Nil leaves the figures with several
-	// processes out.
-	Worker func(ctx context.Context, namespace, stage string, slots int) (stop func() error, err error)
+	// given slots, until it is stopped. Nil leaves the figures with processes out.
+	Worker func(ctx context.Context, namespace, stage string, slots int) (Process, error)
 	// Workers is how many of them drain together.
 	Workers int
-	Logger  *slog.Logger
+	// Server is the server's process id, 0 if it is not known; then its memory is
+	// left out.
+	Server int
+	Logger *slog.Logger
 }
 
 // DefaultOptions suit a machine of two cores: about a minute.
@@ -39,6 +41,12 @@ func DefaultOptions() Options {
 		Jobs: 20000, For: 5 * time.Minute, Payload: 200, Slots: []int{1, 8, 64, 256},
 		Held: 10000, Samples: 500, Workers: 4, Logger: slog.New(slog.DiscardHandler),
 	}
+}
+
+// Process is one that was started for the benchmark.
+type Process struct {
+	ID   int
+	Stop func() error
 }
 
 // Validate refuses a run that would measure nothing.
@@ -101,7 +109,7 @@ func Run(ctx context.Context, nc *nats.Conn, o Options, give func(Figure)) (err 
 	keeper.Go(func() { _ = r.f.Keep(keeping) }) // it ends without error when it is told to
 	defer keeper.Wait()
 	defer stop()
-	for _, step := range []func(context.Context) error{r.throughput, r.processes, r.latency, r.renewals} {
+	for _, step := range []func(context.Context) error{r.throughput, r.bare, r.processes, r.latency, r.renewals, r.memory} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -124,8 +132,8 @@ type run struct {
 	publish float64 // raw rates, per second
 	swap    float64
 	consume float64
-	bare    time.Duration // raw latency, median
-	bare99  time.Duration
+	raw50   time.Duration // raw latency, median
+	raw99   time.Duration
 }
 
 func (r *run) rate(name string, n int, took time.Duration, bound float64) float64 {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/worker"
@@ -121,6 +123,28 @@ func (r *run) work(ctx context.Context, stage string, slots int, h worker.Handle
 	}, nil
 }
 
+// bare publishes bare specs into a stage, which is the cheapest way in: what a
+// backend does that has no Weft at all. Nobody takes them.
+func (r *run) bare(ctx context.Context) error {
+	const stage = "bare"
+	if _, err := r.f.Stage(ctx, stage); err != nil {
+		return err
+	}
+	spec := r.spec(stage, 0)
+	spec.ID, spec.Stage = "", ""
+	body := spec.AppendJSON(nil)
+	body = append(body, bytes.Repeat([]byte(" "), max(0, len(r.body())-len(body)))...) // as large as the raw messages
+	began := time.Now()
+	_, err := r.publishAll(ctx, r.o.Jobs, func(i int) (*nats.Msg, uint64) {
+		return &nats.Msg{Subject: fmt.Sprintf("%s.work.%s.bare%d", r.namespace, stage, i), Data: body}, 0
+	})
+	if err != nil {
+		return err
+	}
+	r.rate("bare publish", r.o.Jobs, time.Since(began), r.publish)
+	return nil
+}
+
 // processes drains with several processes together. The end is seen in the
 // stream, which has no more items then.
 func (r *run) processes(ctx context.Context) error {
@@ -135,18 +159,18 @@ func (r *run) processes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var stops []func() error
+	var started []Process
 	defer func() {
-		for _, stop := range stops {
-			_ = stop()
+		for _, p := range started {
+			_ = p.Stop()
 		}
 	}()
 	for range r.o.Workers {
-		stop, err := r.o.Worker(ctx, r.namespace, stage, slots)
+		p, err := r.o.Worker(ctx, r.namespace, stage, slots)
 		if err != nil {
 			return err
 		}
-		stops = append(stops, stop)
+		started = append(started, p)
 	}
 	left := func() (uint64, error) {
 		info, err := work.Info(ctx)

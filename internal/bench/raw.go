@@ -173,8 +173,8 @@ func (r *run) rawLatency(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.bare, r.bare99 = quantile(times, 0.5), quantile(times, 0.99)
-	r.figure(Figure{Name: "raw publish to delivery, p50", Value: micros(r.bare), Unit: "us"})
-	r.figure(Figure{Name: "raw publish to delivery, p99", Value: micros(r.bare99), Unit: "us"})
+	r.raw50, r.raw99 = quantile(times, 0.5), quantile(times, 0.99)
+	r.figure(Figure{Name: "raw publish to delivery, p50", Value: micros(r.raw50), Unit: "us"})
+	r.figure(Figure{Name: "raw publish to delivery, p99", Value: micros(r.raw99), Unit: "us"})
 	return nil
 }
