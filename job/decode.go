@@ -15,12 +15,23 @@ type member struct {
 }
 
 func (o *object) takeTime(name string, dst *time.Time) {
-	var text *string
-	o.take(name, &text)
-	if text == nil || o.err != nil {
+	raw := o.find(name)
+	if raw == nil || o.err != nil {
 		return
 	}
 	var t time.Time
+	if len(raw) > 2 && raw[0] == '"' && isPlain(raw[1:len(raw)-1]) && t.UnmarshalText(raw[1:len(raw)-1]) == nil {
+		o.putUTC(name, t, dst)
+		return
+	}
+	var text *string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		o.err = fmt.Errorf("member %s: %w", name, plain(err))
+		return
+	}
+	if text == nil {
+		return
+	}
 	if err := t.UnmarshalText([]byte(*text)); err != nil {
 		o.err = fmt.Errorf("member %s: %s is not a time such as 2006-01-02T15:04:05Z", name, quote(*text))
 		return

@@ -188,20 +188,24 @@ func (f *follower) await(ctx context.Context) error {
 		if err := f.ask(question{Batch: 1, Expires: followWait, Beat: followBeat}); err != nil {
 			return err
 		}
-		for {
-			msg, status, err := f.read(ctx, 2*followBeat)
-			switch {
-			case err != nil:
+		for beating := true; beating; {
+			msg, status, err := f.hear(ctx)
+			if err != nil {
 				return err
-			case msg != nil:
-				return f.pass(msg)
-			case status != statusBeat:
-			default:
-				continue
 			}
-			break // its time is over: ask again
+			if msg != nil {
+				return f.pass(msg)
+			}
+			beating = status == statusBeat // else its time is over: ask again
 		}
 	}
+}
+
+// hear is read for a question that stands, whose server says so.
+func (f *follower) hear(ctx context.Context) (msg *nats.Msg, status string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*followBeat)
+	defer cancel()
+	return f.read(ctx)
 }
 
 // page gives the changes that are there now, up to followPage of them.
@@ -209,8 +213,10 @@ func (f *follower) page(ctx context.Context) (n int, err error) {
 	if err := f.ask(question{Batch: followPage, NoWait: true}); err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, watchSilence)
+	defer cancel()
 	for n < followPage {
-		msg, status, err := f.read(ctx, watchSilence)
+		msg, status, err := f.read(ctx)
 		if err != nil {
 			return n, err
 		}
@@ -234,9 +240,7 @@ const (
 )
 
 // read takes the next message, or what the server says instead of one.
-func (f *follower) read(ctx context.Context, limit time.Duration) (msg *nats.Msg, status string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+func (f *follower) read(ctx context.Context) (msg *nats.Msg, status string, err error) {
 	msg, err = f.sub.NextMsgWithContext(ctx)
 	if err != nil {
 		return nil, "", err

@@ -38,10 +38,10 @@ type ending struct {
 }
 
 func newAttempt(s *stage, c job.Claim) *attempt {
-	task := NewTask(c.Job, s.worker.taskLog)
+	task := newTask(&c.Job, s.worker.taskLog)
 	return &attempt{
 		worker: s.worker, stage: s, task: task,
-		lease:    newLease(s.worker.fabric, task, c),
+		lease:    newLease(s.worker.fabric, task, &c),
 		since:    time.Now(),
 		returned: make(chan ending, 1),
 	}
@@ -60,7 +60,7 @@ func (a *attempt) run(working context.Context) {
 		ctx = timed
 	}
 	a.worker.add(a)
-	a.worker.hooks.started(a.task.job)
+	a.worker.hooks.started(a.task.Job())
 	go a.handle(ctx)
 	end := a.watch(ctx, base, cancel)
 	took := time.Since(a.since)
@@ -136,7 +136,7 @@ func (a *attempt) conclude(base context.Context, end ending, took time.Duration)
 	}
 	a.task.Log().Warn("outcome dropped", "code", job.CodeStaleLease, "outcome", outcome.String(),
 		"reason", outcome.Reason(), "cause", a.lease.lost)
-	a.worker.hooks.lost(a.task.job, a.lease.lost, took)
+	a.worker.hooks.lost(a.task.Job(), a.lease.lost, took)
 }
 
 // leave gives the slot back, once.
@@ -169,7 +169,7 @@ func (a *attempt) settled(outcome job.Outcome, err error, took time.Duration) {
 	} else if outcome.Kind() != job.KindCompleted {
 		a.task.Log().Info("attempt ended", "outcome", outcome.String(), "reason", outcome.Reason(), "took", took)
 	}
-	a.worker.hooks.settled(a.task.job, outcome, err, took)
+	a.worker.hooks.settled(a.task.Job(), outcome, err, took)
 }
 
 // release gives back a claim that came too late to be worked on.

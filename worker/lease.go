@@ -36,7 +36,7 @@ type lease struct {
 	fabric Fabric
 	task   *Task
 
-	claim   job.Claim
+	claim   *job.Claim      // as it stands; never written, a renewal puts another in its place
 	nudges  <-chan struct{} // the claim's Nudge, nil once it was closed
 	until   time.Time       // when the lease runs out, by this process's clock
 	sent    time.Time       // when the last renewal began
@@ -59,7 +59,7 @@ type answer struct {
 	err      error
 }
 
-func newLease(f Fabric, t *Task, c job.Claim) *lease {
+func newLease(f Fabric, t *Task, c *job.Claim) *lease {
 	now := time.Now()
 	l := &lease{
 		fabric: f, task: t, claim: c, nudges: c.Nudge,
@@ -112,7 +112,7 @@ func (l *lease) reported() { l.want(l.stored.Add(progressGap)) }
 // alone; the call is bounded by itself.
 func (l *lease) begin(ctx context.Context) {
 	l.flying, l.sent, l.wanted = true, time.Now(), time.Time{}
-	a := answer{claim: l.claim, progress: l.task.takeProgress()}
+	a := answer{claim: *l.claim, progress: l.task.takeProgress()}
 	if a.progress != nil {
 		l.stored = l.sent
 	}
@@ -153,11 +153,12 @@ func (l *lease) renewed(a answer) {
 	if l.failures > 0 {
 		l.task.Log().Info("lease is renewed again", "failures", l.failures)
 	}
-	l.claim.Job, l.claim.Token, l.failures = a.claim.Job, a.claim.Token, 0
-	l.expiryTold = false
+	next := *l.claim
+	next.Job, next.Token = a.claim.Job, a.claim.Token
 	if a.claim.Lease > 0 { // the stage's setting may have changed
-		l.claim.Lease = a.claim.Lease
+		next.Lease = a.claim.Lease
 	}
+	l.claim, l.failures, l.expiryTold = &next, 0, false
 	l.until = l.sent.Add(l.claim.Lease)
 	l.regular = l.sent.Add(l.every(renewalsPerLease))
 }
@@ -200,14 +201,14 @@ func (l *lease) settle(ctx context.Context, o job.Outcome) error {
 		defer cancel()
 		ctx = bounded
 	}
-	err := l.fabric.Settle(ctx, l.claim, o)
+	err := l.fabric.Settle(ctx, *l.claim, o)
 	if errors.Is(err, job.ErrLeaseExpired) {
 		l.begin(ctx)
 		a := <-l.answers
 		if l.absorb(a); a.err != nil {
 			return a.err
 		}
-		err = l.fabric.Settle(ctx, l.claim, o)
+		err = l.fabric.Settle(ctx, *l.claim, o)
 	}
 	return err
 }

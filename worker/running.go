@@ -28,7 +28,7 @@ func (w *Worker) Running() []Running {
 	defer w.mu.Unlock()
 	list := make([]Running, 0, len(w.held))
 	for a := range w.held {
-		j := &a.task.job
+		j := a.task.job
 		list = append(list, Running{JobID: j.ID, Stage: j.Stage, Attempt: j.Attempt, Fence: j.Fence, Since: a.since, Stray: a.stray})
 	}
 	slices.SortFunc(list, func(a, b Running) int {

@@ -12,7 +12,7 @@ import (
 // Task is one attempt at a job, as its handler sees it. Its methods may be
 // called from several goroutines.
 type Task struct {
-	job job.Job // as it was claimed; never written again
+	job *job.Job // as it was claimed; never written
 
 	base    *slog.Logger
 	logOnce sync.Once
@@ -32,11 +32,15 @@ func NewTask(j job.Job, log *slog.Logger) *Task {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	return newTask(&j, log)
+}
+
+func newTask(j *job.Job, log *slog.Logger) *Task {
 	return &Task{job: j, base: log, reported: make(chan struct{}, 1)}
 }
 
 // Job is the record as it was when the job was claimed.
-func (t *Task) Job() job.Job { return t.job }
+func (t *Task) Job() job.Job { return *t.job }
 
 // Fence is the number of this claim. It only grows while the job's record lives:
 // whoever stores the handler's results elsewhere can refuse a smaller one.
