@@ -21,7 +21,7 @@ func (k *keeper) audits(ctx context.Context) {
 			k.f.log.Warn("audit broken off", "error", err)
 			next = keeperGrace
 		}
-		k.rest(ctx, next, max(auditRest, auditShare*time.Since(began)))
+		k.rest(ctx, next, max(auditRest, restShare*time.Since(began)))
 	}
 }
 

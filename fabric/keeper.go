@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,13 +29,16 @@ const (
 	// keeperHands is how many jobs the keeper works on at once.
 	keeperHands = 16
 	// probed is for how many jobs at once the keeper asks one by one whether
-	// they have an item; more are left to an audit, which comes the sooner.
+	// they have an item; for up to listed it lists all items, and more are left to
+	// an audit, which comes the sooner.
 	probed = 256
-	// auditRest lies at least between the end of an audit and one that was asked
-	// for, and auditShare times as long as the audit took: it reads everything
-	// that waits, and must not become what the server is busy with.
-	auditRest  = 30 * time.Second
-	auditShare = 20
+	listed = 20_000
+	// auditRest lies at least between the end of an audit and one that a burst has
+	// asked for, and restShare times as long as the audit took: it reads everything
+	// that waits, and must not become what the server is busy with. A list is
+	// followed by as long a rest.
+	auditRest = keeperGrace
+	restShare = 20
 )
 
 // Keep runs a keeper until ctx ends. It returns after its last write, and gives
@@ -57,6 +61,9 @@ type keeper struct {
 	wake    chan struct{} // a dependency has ended
 	burst   chan struct{} // more jobs wait than were probed
 	synced  bool          // of the watch's goroutine alone: everything that was there is known
+
+	unproved []string  // of tidy alone: jobs that wait unchanged and may have no item
+	nextList time.Time // of tidy alone: before that no items are listed
 }
 
 func newKeeper(f *Fabric) *keeper {
@@ -245,17 +252,31 @@ func (k *keeper) expire(ctx context.Context, id string) error {
 	return k.f.offer(ctx, rec)
 }
 
-// completeAll completes jobs that wait unchanged. Nearly all of very many have
-// been enqueued whole and only wait for their turn; an audit finds the others.
+// completeAll completes jobs that wait unchanged. Nearly all of many have been
+// enqueued whole and only wait for their turn, which a list of all items shows.
 func (k *keeper) completeAll(ctx context.Context, ids []string) {
-	if len(ids) > probed {
+	k.unproved = append(k.unproved, ids...)
+	switch n := len(k.unproved); {
+	case n > listed:
 		select {
 		case k.burst <- struct{}{}:
 		default: // it is known already
 		}
-		return
+	case n > probed:
+		began := time.Now()
+		if began.Before(k.nextList) {
+			return
+		}
+		offered, err := k.offered(ctx)
+		k.nextList = time.Now().Add(restShare * time.Since(began))
+		if err != nil {
+			return
+		}
+		k.each(ctx, slices.DeleteFunc(k.unproved, offered.has), k.complete)
+	default:
+		k.each(ctx, k.unproved, k.complete)
 	}
-	k.each(ctx, ids, k.complete)
+	k.unproved = nil
 }
 
 // complete makes good what an enqueue, a retry or a release did not get done:

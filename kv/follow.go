@@ -27,8 +27,8 @@ const (
 	followBeat = 2 * time.Second
 	// followPage is how many changes are asked for at once.
 	followPage = 1024
-	// followLull lies between a change that was waited for and the question for
-	// what came with it, and followBusyLull after a page of more than followBusy.
+	// followLull lies between changes and the question for more, and followBusyLull
+	// after a page of more than followBusy.
 	followLull     = 2 * time.Millisecond
 	followBusyLull = 50 * time.Millisecond
 	followBusy     = 64
@@ -125,7 +125,7 @@ func (f *follower) run(ctx context.Context) error {
 			if n, err = f.page(ctx); err != nil {
 				return err
 			}
-			if n > followBusy {
+			if lull = followLull; n > followBusy {
 				lull = followBusyLull
 			}
 		}
