@@ -28,6 +28,7 @@ type specChecker struct {
 	number      bool          // make ids from lines and their numbers, so that the same file has the same ids
 
 	ids      map[string]seenSpec
+	awaited  map[string]int // ids that lines depend on and that none before had, and the first such line
 	ordinals map[[sha256.Size]byte]int
 }
 
@@ -61,7 +62,29 @@ func (c *specChecker) accept(line specLine) (job.Spec, error) {
 	if spec.Timeout == 0 {
 		spec.Timeout = c.timeout
 	}
+	if err := c.checkOrder(spec, line.number); err != nil {
+		return spec, err
+	}
 	return spec, checkSpec(spec, c.maxAttempts)
+}
+
+// checkOrder refuses a line that an earlier one depends on: when that is enqueued
+// there must be such a job.
+func (c *specChecker) checkOrder(spec job.Spec, number int) error {
+	if first, ok := c.awaited[spec.ID]; ok && spec.ID != "" {
+		return job.Invalid("line %d depends on id %q; move this line before that one", first, spec.ID)
+	}
+	for _, dep := range spec.Dependencies {
+		_, before := c.ids[dep]
+		if _, known := c.awaited[dep]; before || known || len(c.awaited) == comparedIDs {
+			continue
+		}
+		if c.awaited == nil {
+			c.awaited = map[string]int{}
+		}
+		c.awaited[dep] = number
+	}
+	return nil
 }
 
 // checkID refuses an id that an earlier line gave to another spec. The same line
