@@ -106,17 +106,17 @@ func TestExplainDependencies(t *testing.T) {
 	}
 	putRecord(t, p.nc, "garbled", "garbage")
 	e := explained(t, f, "a")
-	for i, want := range []struct{ state, says string }{
-		{"waiting", "that one's success: weft job explain waits"},
-		{"failed", "which has failed: it broke\none more attempt of that one: weft job retry failed"},
-		{"cancelled", "never succeeds: not wanted"},
-		{"succeeded", "the keeper has not taken it off"},
-		{"missing", "which has no record"},
-		{fabric.StateUnreadable, "cannot be read"},
+	for i, want := range []struct{ id, state, says string }{
+		{"failed", "failed", "which has failed: it broke\none more attempt of that one: weft job retry failed"},
+		{"cancelled", "cancelled", "never succeeds: not wanted"},
+		{"gone", "missing", "which has no record"},
+		{"garbled", fabric.StateUnreadable, "cannot be read"},
+		{"waits", "waiting", "that one's success: weft job explain waits"},
+		{"succeeded", "succeeded", "the keeper has not taken it off"},
 	} {
 		c := finds(t, e, i, fabric.CauseWaitsOn, want.says)
-		if c.Fields["job"] != deps[i] || c.Fields["state"] != want.state {
-			t.Errorf("%s is %v", deps[i], c.Fields)
+		if c.Fields["job"] != want.id || c.Fields["state"] != want.state {
+			t.Errorf("%s is %v", want.id, c.Fields)
 		}
 	}
 	if slices.Contains(codes(e), fabric.CauseItemMissing) {

@@ -39,7 +39,8 @@ func (x *explaining) idle(ctx context.Context) error {
 	return nil
 }
 
-// dependencies says of each job that is waited for how it stands.
+// dependencies says of each job that is waited for how it stands, and first of
+// those that will not succeed by themselves.
 func (x *explaining) dependencies(ctx context.Context) error {
 	keys := make([]string, len(x.job.WaitingOn))
 	for i, id := range x.job.WaitingOn {
@@ -53,9 +54,17 @@ func (x *explaining) dependencies(ctx context.Context) error {
 	for _, e := range entries {
 		found[e.Key] = e
 	}
+	var byItself []func()
 	for _, id := range x.job.WaitingOn {
 		rec, err := kv.RecordOf(id, found[kv.JobKey(id)])
+		if err == nil && (!rec.Job.State.Terminal() || rec.Job.State == job.StateSucceeded) {
+			byItself = append(byItself, func() { x.dependency(id, rec.Job, nil) })
+			continue
+		}
 		x.dependency(id, rec.Job, err)
+	}
+	for _, tell := range byItself {
+		tell()
 	}
 	return nil
 }
