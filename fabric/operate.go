@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
@@ -29,6 +30,29 @@ func (f *Fabric) Cancel(ctx context.Context, id, reason string) (job.Job, error)
 	}
 	if err == nil {
 		rec, err = f.cancel(ctx, rec, reason)
+	}
+	if err != nil {
+		return rec.Job, fmt.Errorf("cancel %s: %w", id, err)
+	}
+	return rec.Job, nil
+}
+
+// ErrOtherState means that a job is not, or no longer, in a state that was asked
+// for.
+var ErrOtherState = errors.New("the job is in another state")
+
+// CancelIn is Cancel for a job that is in one of the states when it is cancelled,
+// so that a job which was to be spared once it runs is. It fails with
+// ErrOtherState too.
+func (f *Fabric) CancelIn(ctx context.Context, id, reason string, states ...job.State) (job.Job, error) {
+	rec, err := f.load(ctx, id)
+	if err == nil {
+		rec, err = f.cancelIf(ctx, rec, reason, func(j job.Job) error {
+			if !j.State.Terminal() && !slices.Contains(states, j.State) {
+				return fmt.Errorf("%w: %s", ErrOtherState, j.State)
+			}
+			return nil
+		})
 	}
 	if err != nil {
 		return rec.Job, fmt.Errorf("cancel %s: %w", id, err)
@@ -70,8 +94,16 @@ func (f *Fabric) recordBare(ctx context.Context, id string, missing error) (kv.R
 
 // cancel cancels the job, first as the caller saw it and then as it stands.
 func (f *Fabric) cancel(ctx context.Context, rec kv.Record, reason string) (kv.Record, error) {
+	return f.cancelIf(ctx, rec, reason, func(job.Job) error { return nil })
+}
+
+// cancelIf is cancel as long as allowed gives no error.
+func (f *Fabric) cancelIf(ctx context.Context, rec kv.Record, reason string, allowed func(job.Job) error) (kv.Record, error) {
 	holder := ""
 	rec, err := f.transition(ctx, rec, func(j job.Job) (job.Job, error) {
+		if err := allowed(j); err != nil {
+			return j, err
+		}
 		holder = j.WorkerID
 		return j.Cancel(j.Fence, reason, f.Now())
 	})

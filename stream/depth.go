@@ -27,6 +27,7 @@ type Lane struct {
 	PausedUntil time.Time // zero unless Paused
 	ByHand      bool      // it was not the fabric that paused it
 	delivered   uint64    // the last item handed out, by its sequence
+	floor       uint64    // up to this sequence nothing is delivered any more
 }
 
 // Waiting is how many items nobody has taken.
@@ -79,7 +80,7 @@ func laneOf(priority int, info *jetstream.ConsumerInfo) Lane {
 	l := Lane{
 		Priority: priority, Consumer: info.Name,
 		Waiting: int(info.NumPending), Taken: info.NumAckPending, Pulls: info.NumWaiting,
-		Paused: info.Paused, delivered: info.Delivered.Stream,
+		Paused: info.Paused, delivered: info.Delivered.Stream, floor: info.AckFloor.Stream,
 	}
 	if info.Paused && info.Config.PauseUntil != nil {
 		l.PausedUntil, l.ByHand = *info.Config.PauseUntil, !ours(info)

@@ -19,7 +19,7 @@ func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{}, {"run"}, {"serve"}, {"enqueue"}, {"work"}, {"version"}, {"job"}, {"job", "get"}, {"job", "ls"},
-		{"job", "wait"}, {"job", "watch"}, {"job", "output"}, {"job", "cancel"}, {"job", "retry"},
+		{"job", "wait"}, {"job", "watch"}, {"job", "output"}, {"job", "explain"}, {"job", "cancel"}, {"job", "retry"},
 	} {
 		r := weft(t, "", append(args, "--help")...).want(t, app.ExitDone)
 		if !strings.Contains(r.out, "Examples:") || r.err != "" {
@@ -139,6 +139,25 @@ func TestWrongUsage(t *testing.T) {
 		"job ls --stage A":        "stage",
 		"job ls --label x":        "NAME=VALUE",
 		"job ls extra":            "ls",
+		"job explain":             "id",
+
+		"job cancel x --stage hash":                "ids or a filter, not both",
+		"job cancel x --dry-run":                   "ids or a filter, not both",
+		"job retry x --limit 1":                    "ids or a filter, not both",
+		"job retry x --yes":                        "ids or a filter, not both",
+		"job cancel --yes":                         "or a filter",
+		"job cancel --limit 3 --yes":               "or a filter",
+		"job cancel --stage hash":                  "--yes",
+		"job retry --stage hash --json":            "--yes",
+		"job cancel --stage= --yes":                "stage must not be empty",
+		"job cancel --key= --yes":                  "--key is empty",
+		"job cancel --state= --yes":                "--state is empty",
+		"job cancel --label= --yes":                "NAME=VALUE",
+		"job cancel --state nope --yes":            `"nope"`,
+		"job cancel --state waiting,failed --yes":  "nothing to cancel in a job that is failed",
+		"job retry --state cancelled --yes":        "nothing to retry in a job that is cancelled",
+		"job retry --stage hash --yes --limit 0":   "--limit 0",
+		"job retry --stage hash --yes --limit one": "--limit",
 	} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
@@ -161,7 +180,7 @@ func TestNoServerEndsWithFive(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, call := range []string{
-		"enqueue hash --input-ref x", "job get x", "job ls", "job wait x", "job output x", "job cancel x", "job retry x", "work hash -- true",
+		"enqueue hash --input-ref x", "job get x", "job explain x", "job ls", "job cancel --stage hash --yes", "job wait x", "job output x", "job cancel x", "job retry x", "work hash -- true",
 	} {
 		began := time.Now()
 		before, after, _ := strings.Cut(call, " --")
@@ -264,7 +283,7 @@ func TestEnqueueOnConflict(t *testing.T) {
 func TestJobCommandsOnAMissingJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	for _, verb := range []string{"get", "wait", "output", "cancel", "retry"} {
+	for _, verb := range []string{"get", "wait", "output", "explain", "cancel", "retry"} {
 		s.weft(t, "job", verb, "nobody").want(t, app.ExitNotFound, "missing_job", "nobody")
 		s.weft(t, "job", verb, "no.body").want(t, app.ExitUsage, "invalid_job", "no.body")
 	}

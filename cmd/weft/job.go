@@ -16,11 +16,12 @@ func (p *program) newJob() *cobra.Command {
 		Short: "Look at jobs, wait for them, and change them",
 		Example: `  weft job ls --stage hash --state failed
   weft job get jb_01J9ZK
+  weft job explain jb_01J9ZK
   weft job wait jb_01J9ZK && weft job output jb_01J9ZK`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(p.newJobGet(), p.newJobLs(), p.newJobWait(), p.newJobWatch(), p.newJobOutput(), p.newJobCancel(), p.newJobRetry())
+	cmd.AddCommand(p.newJobGet(), p.newJobLs(), p.newJobWait(), p.newJobWatch(), p.newJobOutput(), p.newJobExplain(), p.newJobCancel(), p.newJobRetry())
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/app"
@@ -39,11 +40,7 @@ that changes while the list runs may be in it twice, as it was and as it is.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.filter.Stage, "stage", "", "jobs of this `STAGE`")
-	flags.StringSliceVar(&f.states, "state", nil, "jobs in this `STATE`, or several with commas between them")
-	flags.StringVar(&f.filter.Key, "key", "", "jobs for this `KEY`")
-	flags.StringArrayVar(&f.labels, "label", nil, "jobs with this label, `NAME=VALUE`; may be given again")
-	flags.IntVar(&f.filter.Limit, "limit", 0, "at most so many (default all)")
+	f.bind(flags)
 	flags.Uint64Var(&f.filter.After, "after", 0, "go on after the `CURSOR` that a list with --limit has told")
 	jsonFlag(cmd, &f.asJSON)
 	cmd.PreRunE = f.check
@@ -52,6 +49,15 @@ that changes while the list runs may be in it twice, as it was and as it is.`,
 			return p.list(ctx, a.Fabric(), f)
 		})
 	})
+}
+
+// bind gives the flags to all commands that pick jobs.
+func (f *listFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.filter.Stage, "stage", "", "jobs of this `STAGE`")
+	flags.StringSliceVar(&f.states, "state", nil, "jobs in this `STATE`, or several with commas between them")
+	flags.StringVar(&f.filter.Key, "key", "", "jobs for this `KEY`")
+	flags.StringArrayVar(&f.labels, "label", nil, "jobs with this label, `NAME=VALUE`; may be given again")
+	flags.IntVar(&f.filter.Limit, "limit", 0, "at most so many (default all)")
 }
 
 func (f *listFlags) check(cmd *cobra.Command, _ []string) (err error) {
