@@ -51,7 +51,7 @@ func (t *taking) straight() (next job.Job, ok bool) {
 	if t.stage, known = t.r.f.stages.known(t.item.Stage); !known || !t.stage.uses(t.item.Lane) {
 		return job.Job{}, false
 	}
-	if t.r.held(t.item.JobID) != nil || !t.fromBody() {
+	if t.r.held(t.item.JobID) != nil || t.again() || !t.fromBody() {
 		return job.Job{}, false
 	}
 	j := t.rec.Job
@@ -63,6 +63,10 @@ func (t *taking) straight() (next job.Job, ok bool) {
 	return next, err == nil
 }
 
+// again reports whether the item was delivered before. Its body then is most
+// likely not what the bucket has: somebody has claimed the job meanwhile.
+func (t *taking) again() bool { return t.item.Deliveries > 1 }
+
 // wonStraight hands out a claim that nothing more is to be looked up for, or nil.
 func (t *taking) wonStraight(next job.Job, p *kv.Pending) *holding {
 	revision, ok := p.Done()
@@ -72,8 +76,20 @@ func (t *taking) wonStraight(next job.Job, p *kv.Pending) *holding {
 	return t.r.hold(t.item, kv.Record{Job: next, Revision: revision, Raw: p.Value()}, t.stage)
 }
 
-// finish runs what is left of a claim, for as long as its lease would last.
+// atOnce is how many items a runner looks up at once. A thousand orphans that all
+// come in the same moment to a slow machine would otherwise share their time so
+// that it is over for every one of them.
+const atOnce = 64
+
+// finish runs what is left of a claim, for as long as its lease would last. An item
+// whose ack-wait is over before its turn comes again.
 func (t *taking) finish(done func(*holding), first func() (*holding, bool, error)) {
+	t.r.turns <- struct{}{}
+	defer func() { <-t.r.turns }()
+	if !t.item.Mine() {
+		done(nil)
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), max(t.leaseKnown(), MinLease))
 	defer cancel()
 	t.ctx = ctx
@@ -117,7 +133,7 @@ func (t *taking) run() (h *holding, again bool, err error) {
 // read. It reports that the item is done with when there is nothing to claim.
 func (t *taking) look() (done bool, err error) {
 	h := t.r.held(t.item.JobID)
-	if h == nil && t.fromBody() {
+	if h == nil && !t.again() && t.fromBody() {
 		return false, nil
 	}
 	if done, err := t.read(); done || err != nil || h == nil {

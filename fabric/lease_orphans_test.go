@@ -38,7 +38,7 @@ func TestKeeperMovesTheJobsOfDeadWorkers(t *testing.T) {
 
 func TestAllJobsOfADeadWorkerAreTakenOverWithinTwoLeases(t *testing.T) {
 	t.Parallel()
-	const n, span = 1000, 4 * time.Second
+	const n, span = 1000, 8 * time.Second // a slow machine needs some seconds for a thousand
 	s := natstest.Start(t)
 	p := join(t, s, lease(span), quiet)
 	enqueueMany(t, p.Fabric, n, job.Spec{Stage: "hash", InputRef: "data:,x"})

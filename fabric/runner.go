@@ -25,6 +25,7 @@ type Runner struct {
 	id     string
 	log    *slog.Logger
 	signal *nats.Subscription
+	turns  chan struct{} // holds one for each item that is being looked up
 
 	mu     sync.Mutex
 	claims map[string]*holding // guarded by mu: by job id, one claim each
@@ -58,7 +59,7 @@ func (f *Fabric) Runner(id string) (*Runner, error) {
 	if err := job.CheckWorker(id); err != nil {
 		return nil, err
 	}
-	r := &Runner{f: f, id: id, log: f.log.With("worker", id), claims: map[string]*holding{}, takers: map[string]*taker{}}
+	r := &Runner{f: f, id: id, log: f.log.With("worker", id), turns: make(chan struct{}, atOnce), claims: map[string]*holding{}, takers: map[string]*taker{}}
 	sub, err := f.nc.Subscribe(f.signalSubject(id), r.signalled)
 	if err != nil {
 		return nil, fmt.Errorf("worker %s: %w", id, err)
