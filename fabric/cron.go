@@ -211,8 +211,8 @@ func (f *Fabric) addCron(ctx context.Context, e CronEntry) (CronChange, error) {
 	if err == nil {
 		err = f.followCron(ctx, e.Name)
 	}
-	if errors.Is(err, stream.ErrBadCron) {
-		err = errors.Join(err, f.unwriteCron(ctx, e, before))
+	if errors.Is(err, stream.ErrBadCron) { // it knows fewer time zones, or is a later version
+		err = errors.Join(&ScheduleError{e.Schedule, "is not taken: " + err.Error()}, f.unwriteCron(ctx, e, before))
 	}
 	return change, err
 }
@@ -245,6 +245,9 @@ func (f *Fabric) writeCron(ctx context.Context, e CronEntry) (CronChange, CronEn
 // unwriteCron takes back an entry that the server has refused the schedule of.
 func (f *Fabric) unwriteCron(ctx context.Context, e, before CronEntry) error {
 	now, revision, err := f.readCron(ctx, e.Name)
+	if errors.Is(err, ErrMissingCron) {
+		return nil
+	}
 	if err != nil || !now.same(e) {
 		return err
 	}
@@ -415,6 +418,13 @@ func (f *Fabric) Crons(ctx context.Context) ([]CronStatus, error) {
 		all = append(all, status)
 	}
 	return all, nil
+}
+
+// KeeperRuns reports whether any process leads as the keeper, without which no tick
+// becomes a job.
+func (f *Fabric) KeeperRuns(ctx context.Context) (bool, error) {
+	leader, err := f.bucket.Get(ctx, kv.LeaderKey)
+	return leader.Exists(), explain(f.nc, err)
 }
 
 // nextOf is when an entry fires next. An interval is counted from its last tick, or

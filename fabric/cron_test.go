@@ -344,6 +344,25 @@ func TestCronEntriesJobsOverlapUnlessTheyHaveAKey(t *testing.T) {
 		e.Spec.Key, e.OnConflict = "report/"+string(policy), policy
 		addCron(t, f, e)
 	}
+	awaitTicks(t, f, "free", 2)
+	awaitTicks(t, f, "supersede", 2)
+	var refused fabric.CronStatus
+	natstest.Eventually(t, patience, "one of the key is rejected", func() bool {
+		refused = cronStatus(t, f, "reject")
+		return refused.Refused != ""
+	})
+	if !strings.Contains(refused.Refused, "duplicate_job reject-") || !refused.RefusedAt.Equal(refused.Last) {
+		t.Errorf("%+v", refused)
+	}
+	natstest.Eventually(t, patience, "one is coalesced", func() bool {
+		s, ids := cronStatus(t, f, "coalesce"), cronJobs(t, f, "coalesce")
+		return len(ids) == 1 && s.LastJob == ids[0] && s.Last.After(tickTime(t, "coalesce", ids[0]))
+	})
+	for _, name := range []string{"free", "supersede", "coalesce", "reject"} {
+		if err := f.RemoveCron(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
 	live := func(name string) (ids []string) {
 		for _, id := range cronJobs(t, f, name) {
 			if get(t, f, id).State == job.StateWaiting {
@@ -352,23 +371,17 @@ func TestCronEntriesJobsOverlapUnlessTheyHaveAKey(t *testing.T) {
 		}
 		return ids
 	}
-	awaitTicks(t, f, "supersede", 3)
-	natstest.Eventually(t, patience, "each policy is kept", func() bool {
-		free, superseded := live("free"), live("supersede")
-		return len(free) >= 2 && len(superseded) == 1 && superseded[0] > cronJobs(t, f, "supersede")[0] &&
-			cronStatus(t, f, "reject").Refused != ""
+	if ids := live("free"); len(ids) < 2 {
+		t.Errorf("jobs that overlap are not side by side: %s", ids)
+	}
+	natstest.Eventually(t, patience, "the last supersedes all others", func() bool {
+		ids, all := live("supersede"), cronJobs(t, f, "supersede")
+		return len(ids) == 1 && ids[0] == all[len(all)-1]
 	})
 	for _, name := range []string{"coalesce", "reject"} {
 		if ids := cronJobs(t, f, name); len(ids) != 1 {
 			t.Errorf("%s made %s", name, ids)
 		}
-	}
-	s := cronStatus(t, f, "coalesce")
-	if ids := cronJobs(t, f, "coalesce"); s.LastJob != ids[0] || !s.Last.After(tickTime(t, "coalesce", ids[0])) {
-		t.Errorf("%+v", s)
-	}
-	if s := cronStatus(t, f, "reject"); !strings.Contains(s.Refused, "duplicate_job reject-") || !s.RefusedAt.Equal(s.Last) {
-		t.Errorf("%+v", s)
 	}
 }
 
@@ -428,6 +441,37 @@ func TestAddCronRefuses(t *testing.T) {
 		if _, err := f.AddCron(t.Context(), e); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
+	}
+	if all, err := f.Crons(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// What a server refuses that knows fewer time zones than this process.
+func TestCronEntryThatTheServerRefusesIsTakenBack(t *testing.T) {
+	t.Parallel()
+	f := open(t, natstest.Conn(t))
+	first, second := everySecond("tock"), everySecond("tock")
+	first.Spec.MaxAttempts, second.Spec.MaxAttempts = 1, 2
+	addCron(t, f, first)
+	addCron(t, f, second)
+	if err := fabric.UnwriteCron(t.Context(), f, second, cronStatus(t, f, "tock").CronEntry); err != nil {
+		t.Fatal(err)
+	}
+	if err := fabric.UnwriteCron(t.Context(), f, second, first); err != nil {
+		t.Fatal(err)
+	}
+	if s := cronStatus(t, f, "tock"); s.Spec.MaxAttempts != 1 {
+		t.Errorf("%+v", s)
+	}
+	if err := fabric.UnwriteCron(t.Context(), f, second, fabric.CronEntry{}); err != nil {
+		t.Fatal(err)
+	}
+	if s := cronStatus(t, f, "tock"); s.Spec.MaxAttempts != 1 {
+		t.Errorf("somebody else's was taken back: %+v", s)
+	}
+	if err := fabric.UnwriteCron(t.Context(), f, first, fabric.CronEntry{}); err != nil {
+		t.Fatal(err)
 	}
 	if all, err := f.Crons(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("%v, %v", all, err)
@@ -518,52 +562,63 @@ func TestCronEntriesAndSchedulesAreReconciled(t *testing.T) {
 	}
 }
 
-// The server says with each tick when it fires next. Expressions that are due in a
-// moment, and then not for a while, show whether it reckons as Schedule does.
+// dueSoon are expressions that are due at a time, and then not for a while.
+func dueSoon(at time.Time) []string {
+	second, minute, hour, day := at.Second(), at.Minute(), at.Hour(), at.Day()
+	return []string{
+		fmt.Sprintf("%d %d %d * * *", second, minute, hour),
+		fmt.Sprintf("%d %d * * * *", second, minute),
+		fmt.Sprintf("%d * * * * *", second),
+		fmt.Sprintf("%d %d %d * * %d", second, minute, hour, at.Weekday()),
+		fmt.Sprintf("%d %d %d %d * *", second, minute, hour, day),
+		fmt.Sprintf("%d %d %d %d %s *", second, minute, hour, day, strings.ToLower(at.Month().String()[:3])),
+		fmt.Sprintf("%d %d */%d 1-31/2,%d * mon-fri", second, minute, max(1, hour), day),
+		"*/2 * * * * *",
+	}
+}
+
+// The server says with each tick when it fires next. Expressions that are due soon
+// show whether it reckons as Schedule does.
 func TestScheduleAgreesWithTheServer(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Conn(t)
-	f := open(t, nc, quiet)
-	now := f.Now().Add(4 * time.Second)
-	var names []string
+	f, js := open(t, nc, quiet), serverJetStream(t, nc)
+	addCron(t, f, everySecond("first"))
 	schedules := map[string]fabric.Schedule{}
-	for z, zone := range []string{"", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"} {
-		location, err := time.LoadLocation(zone)
-		if err != nil {
+	schedule := func(name, expression, zone string) {
+		schedules[name] = parseSchedule(t, expression, zone)
+		msg := nats.NewMsg("weft.cron." + name)
+		msg.Header.Set("Nats-Schedule", expression)
+		msg.Header.Set("Nats-Schedule-Target", "weft.tick."+name)
+		if zone != "" {
+			msg.Header.Set("Nats-Schedule-Time-Zone", zone)
+		}
+		if _, err := js.PublishMsgAsync(msg); err != nil {
 			t.Fatal(err)
 		}
-		at := now.In(location)
-		for i, expression := range []string{
-			fmt.Sprintf("%d %d %d * * *", at.Second(), at.Minute(), at.Hour()),
-			fmt.Sprintf("%d %d * * * *", at.Second(), at.Minute()),
-			fmt.Sprintf("%d * * * * *", at.Second()),
-			fmt.Sprintf("%d %d %d * * %d", at.Second(), at.Minute(), at.Hour(), at.Weekday()),
-			fmt.Sprintf("%d %d %d %d * *", at.Second(), at.Minute(), at.Hour(), at.Day()),
-			fmt.Sprintf("%d %d %d %d %s *", at.Second(), at.Minute(), at.Hour(), at.Day(), strings.ToLower(at.Month().String()[:3])),
-			fmt.Sprintf("%d %d */%d 1-31/2,%d * mon-fri", at.Second(), at.Minute(), max(1, at.Hour()), at.Day()),
-			"*/2 * * * * *",
-		} {
-			e := everySecond(fmt.Sprintf("e%d-%d", z, i))
-			e.Schedule, e.TimeZone = expression, zone
-			if schedules[e.Name], err = fabric.ParseSchedule(expression, zone); err != nil {
+	}
+	natstest.Eventually(t, patience, "schedules that are there before they are due", func() bool {
+		due := f.Now().Add(4 * time.Second)
+		for z, zone := range []string{"", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"} {
+			location, err := time.LoadLocation(zone)
+			if err != nil {
 				t.Fatal(err)
 			}
-			addCron(t, f, e)
-			names = append(names, e.Name)
+			for i, expression := range dueSoon(due.In(location)) {
+				schedule(fmt.Sprintf("e%d-%d", z, i), expression, zone)
+			}
 		}
-	}
-	e := everySecond("interval")
-	e.Schedule = "@every 7s"
-	schedules["interval"], _ = fabric.ParseSchedule(e.Schedule, "")
-	addCron(t, f, e)
-	for _, name := range append(names, "interval") {
+		<-js.PublishAsyncComplete()
+		return due.Sub(f.Now()) > time.Second
+	})
+	for name, s := range schedules {
 		tick := pendingTick(t, nc, name, 1)
 		next, err := time.Parse(time.RFC3339Nano, tick.Header.Get("Nats-Schedule-Next"))
 		if err != nil {
 			t.Fatalf("%s: %v, %v", name, tick.Header, err)
 		}
-		if want := schedules[name].Next(tick.Time.Truncate(time.Second)); !next.Equal(want) {
-			t.Errorf("%s fired at %s: the server says %s is next, and Schedule %s", tick.Header.Get("Weft-Schedule"), tick.Time, next, want)
+		if want := s.Next(tick.Time.Truncate(time.Second)); !next.Equal(want) {
+			t.Errorf("%s fired at %s: the server says %s is next, and Schedule %s", name, tick.Time, next, want)
 		}
 	}
 }

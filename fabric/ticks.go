@@ -66,11 +66,13 @@ func (k *keeper) tick(ctx context.Context, t stream.Tick) {
 	if err == nil {
 		err = t.Done(ctx) // a tick that comes again finds that it was dealt with
 	}
-	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
+	if err == nil {
 		return
 	}
-	k.f.log.Warn("tick failed, the keeper tries again", "cron", t.Name, "error", err)
 	delay := tickAgain
+	if !errors.Is(ctx.Err(), context.Canceled) { // by which the term ends, and the next keeper goes on
+		k.f.log.Warn("tick failed, the keeper tries again", "cron", t.Name, "error", err)
+	}
 	if errors.Is(err, kv.ErrUnreadable) { // a person has to do something first
 		delay = cronsEvery
 	}
