@@ -111,7 +111,8 @@ func pendingTick(t *testing.T, nc *nats.Conn, name string, n uint64) *jetstream.
 
 func TestCronEntryFires(t *testing.T) {
 	t.Parallel()
-	f := open(t, natstest.Conn(t))
+	nc := natstest.Conn(t)
+	f := open(t, nc, func(o *fabric.Options) { o.Namespace = "other" })
 	lead(t, f)
 	e := everySecond("tock")
 	e.Spec.Payload, e.Spec.Labels = []byte(`{"a": "<b>"}`), map[string]string{"from": "cron"}
@@ -131,6 +132,9 @@ func TestCronEntryFires(t *testing.T) {
 		if i > 0 && tickTime(t, "tock", id).Sub(tickTime(t, "tock", ids[i-1])) < time.Second {
 			t.Errorf("two jobs of a second: %s", ids)
 		}
+	}
+	if msg, err := serverStream(t, nc, "OTHER_CRON").GetLastMsgForSubject(t.Context(), "other.cron.tock"); err != nil || len(msg.Data) > 0 {
+		t.Errorf("the schedule is %+v, %v", msg, err)
 	}
 	natstest.Eventually(t, patience, "the entry knows its last job", func() bool {
 		s := cronStatus(t, f, "tock")
@@ -159,6 +163,27 @@ func TestMissedTicksFoldIntoTheLatest(t *testing.T) {
 		if first := tickTime(t, name, ids[0]); first.Before(last) {
 			t.Errorf("%s is of a tick that was overtaken, by one of %s", ids[0], last)
 		}
+	}
+}
+
+func TestKeeperThatWasDownMakesUpForMissedTicksOnce(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Conn(t)
+	f := open(t, nc)
+	stop := lead(t, f)
+	addCron(t, f, everySecond("tock"))
+	awaitTicks(t, f, "tock", 1)
+	stop()
+	before, st := cronJobs(t, f, "tock"), cronStream(t, nc)
+	info, err := st.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	missed := pendingTick(t, nc, "tock", info.State.LastSeq+3-1) // the schedule is at 1
+	lead(t, f)
+	after := awaitTicks(t, f, "tock", len(before)+1)
+	if next := tickTime(t, "tock", after[len(before)]); next.Before(missed.Time.Truncate(time.Second)) {
+		t.Errorf("%s after %s: that tick was overtaken, by one of %s", after, before, missed.Time)
 	}
 }
 
