@@ -11,6 +11,7 @@ import (
 	"github.com/weft-fabric/weft/internal/topology"
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
+	"github.com/weft-fabric/weft/stream"
 )
 
 // Finding is one thing that is not as it should be.
@@ -53,6 +54,9 @@ func Doctor(ctx context.Context, nc *nats.Conn, opts Options, repair bool, give 
 	defer f.Close()
 	d.keeper = newKeeper(f)
 	if err := d.stages(ctx); err != nil {
+		return explain(nc, err)
+	}
+	if err := d.crons(ctx); err != nil {
 		return explain(nc, err)
 	}
 	return explain(nc, d.records(ctx))
@@ -131,6 +135,37 @@ func (d *doctor) pauses(ctx context.Context, st Stage) error {
 		d.give(Finding{Subject: "stage " + st.Name, Problem: problem, Repair: how, Repaired: d.repair})
 	}
 	return nil
+}
+
+// crons looks at the stream of cron entries, if there ever was one, and at their
+// schedules.
+func (d *doctor) crons(ctx context.Context) error {
+	f := d.keeper.f
+	entries, err := f.bucket.Few(ctx, kv.AllCrons)
+	if err != nil {
+		return err
+	}
+	_, err = f.queue.CronNames(ctx)
+	if used := len(entries) > 0 || err == nil; !used {
+		if errors.Is(err, stream.ErrNoStream) {
+			return nil
+		}
+		return err
+	}
+	if _, err := d.settings(f.queue.EnsureCron(ctx), func() error { return f.queue.RepairCron(ctx) }); err != nil {
+		return err
+	}
+	return f.eachCronDrift(ctx, func(name, problem string) error {
+		finding := Finding{Subject: "cron entry " + name, Problem: problem, Repair: "have the server's schedule follow the entry", Repaired: d.repair}
+		if d.repair {
+			if err := f.followCron(ctx, name); err != nil {
+				finding.Problem, finding.Repaired = err.Error(), false
+				finding.Repair = "weft cron add or weft cron rm " + name
+			}
+		}
+		d.give(finding)
+		return nil
+	})
 }
 
 // records reads through all records.

@@ -73,3 +73,17 @@ func OfferFirst(ctx context.Context, f *Fabric, id string) error {
 	}
 	return f.offerFirst(ctx, rec)
 }
+
+// CheckCronVersion is what cron demands of a server's version.
+func CheckCronVersion(version string) error {
+	return checkVersion("nats://here", version, minCronServer, "cron")
+}
+
+// Latest is the last time of a schedule that is not after t.
+func Latest(s Schedule, t time.Time) time.Time { return s.latest(t) }
+
+// UnwriteCron takes back what AddCron has written of an entry whose schedule the
+// server has refused.
+func UnwriteCron(ctx context.Context, f *Fabric, e, before CronEntry) error {
+	return f.unwriteCron(ctx, e, before)
+}

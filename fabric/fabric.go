@@ -118,22 +118,30 @@ func (e *ServerError) Error() string {
 func (e *ServerError) Unwrap() error { return e.Err }
 
 // minServer is the oldest server whose streams can do what the fabric needs:
-// atomic batches and schedules.
-var minServer = [2]int{2, 12}
+// atomic batches and schedules. minCronServer is the oldest that repeats schedules.
+var (
+	minServer     = [2]int{2, 12}
+	minCronServer = [2]int{2, 14}
+)
 
 func checkServer(nc *nats.Conn) error {
 	version := nc.ConnectedServerVersion()
 	if version == "" {
 		return &ServerError{URL: nc.Opts.Url, Reason: "is not connected"}
 	}
+	return checkVersion(nc.ConnectedUrlRedacted(), version, minServer, "Weft")
+}
+
+// checkVersion refuses a server that is too old for what needs it.
+func checkVersion(url, version string, oldest [2]int, what string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
-		return &ServerError{URL: nc.ConnectedUrlRedacted(), Reason: "tells its version as " + strconv.Quote(version)}
+		return &ServerError{URL: url, Reason: "tells its version as " + strconv.Quote(version)}
 	}
-	if major < minServer[0] || major == minServer[0] && minor < minServer[1] {
+	if major < oldest[0] || major == oldest[0] && minor < oldest[1] {
 		return &ServerError{
-			URL:    nc.ConnectedUrlRedacted(),
-			Reason: fmt.Sprintf("is nats-server %s; Weft needs %d.%d or newer", version, minServer[0], minServer[1]),
+			URL:    url,
+			Reason: fmt.Sprintf("is nats-server %s; %s needs %d.%d or newer", version, what, oldest[0], oldest[1]),
 		}
 	}
 	return nil

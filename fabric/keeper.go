@@ -92,6 +92,8 @@ func (k *keeper) lead(ctx context.Context) error {
 			working.Go(func() { k.tidy(ctx) })
 			working.Go(func() { k.audits(ctx) })
 			working.Go(func() { k.publishCounts(ctx) })
+			working.Go(func() { k.ticks(ctx) })
+			working.Go(func() { k.crons(ctx) })
 			continue
 		}
 		k.observe(change.Entry)

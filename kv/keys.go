@@ -12,6 +12,7 @@ const (
 	workerPrefix  = "worker."
 	stagePrefix   = "stage."
 	countPrefix   = "count."
+	cronPrefix    = "cron."
 )
 
 // LeaderKey is the key whose holder leads as the keeper.
@@ -25,6 +26,9 @@ func StageKey(stage string) string { return stagePrefix + stage }
 
 // CountKey is the key of what the keeper has counted of a stage.
 func CountKey(stage string) string { return countPrefix + stage }
+
+// CronKey is the key of a cron entry.
+func CronKey(name string) string { return cronPrefix + name }
 
 // WorkerKey is the key under which a worker makes itself known.
 func WorkerKey(id string) string { return workerPrefix + id }

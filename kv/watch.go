@@ -125,11 +125,17 @@ const AllWorkers = workerPrefix + "*"
 // AllCounts is the pattern of the key of every stage's counts.
 const AllCounts = countPrefix + "*"
 
+// AllCrons is the pattern of every cron entry's key.
+const AllCrons = cronPrefix + "*"
+
 // JobID takes the job id out of a key, if it is a job's.
 func JobID(key string) (string, bool) { return strings.CutPrefix(key, jobPrefix) }
 
 // StageOf takes the stage out of a key, if it is a stage's.
 func StageOf(key string) (string, bool) { return strings.CutPrefix(key, stagePrefix) }
+
+// CronOf takes the name of a cron entry out of a key, if it is an entry's.
+func CronOf(key string) (string, bool) { return strings.CutPrefix(key, cronPrefix) }
 
 // CountedStage takes the stage out of a key, if it is that of a stage's counts.
 func CountedStage(key string) (string, bool) { return strings.CutPrefix(key, countPrefix) }

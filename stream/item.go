@@ -30,7 +30,6 @@ var ErrNoStream = errors.New("the stage has no work stream")
 
 // Server codes, by measurement: an occupied subject has two.
 const (
-	codeNotDeleted       jetstream.ErrorCode = 10043 // there is no such message
 	codeOccupied         jetstream.ErrorCode = 10071
 	codeOccupiedInFlight jetstream.ErrorCode = 10164
 )
@@ -94,8 +93,10 @@ func remove(ctx context.Context, st jetstream.Stream, subject string) error {
 		return err
 	}
 	err = st.DeleteMsg(ctx, msg.Sequence)
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeNotDeleted {
-		return nil // somebody else was faster
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // the client keeps the server's code to itself
+		if _, gone := st.GetMsg(ctx, msg.Sequence); errors.Is(gone, jetstream.ErrMsgNotFound) {
+			return nil // somebody else was faster
+		}
 	}
 	return err
 }

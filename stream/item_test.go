@@ -7,10 +7,12 @@ package stream_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/weft-fabric/weft/internal/natstest"
+	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/stream"
 )
 
@@ -191,5 +193,25 @@ func TestOfferWithoutAStreamSaysSo(t *testing.T) {
 		if err := offer(); !errors.Is(err, stream.ErrNoStream) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Several who withdraw one job at once, of whom one is the first.
+func TestWithdrawnTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	f := queue(t, settings)
+	for range 20 {
+		if err := f.OfferNew(t.Context(), item("j1", "x")); err != nil {
+			t.Fatal(err)
+		}
+		var withdrawing sync.WaitGroup
+		for range 8 {
+			withdrawing.Go(func() {
+				if err := f.Withdraw(t.Context(), stage, job.DefaultPriority, "j1"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		withdrawing.Wait()
 	}
 }

@@ -3,12 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,13 +22,9 @@ type enqueueFlags struct {
 	resumable bool
 	asJSON    bool
 
-	spec     job.Spec
-	payload  string
-	policy   string
-	conflict fabric.Conflict
-	labels   []string
-	in       time.Duration
-	at       string
+	jobFlags
+	in time.Duration
+	at string
 }
 
 func (p *program) newEnqueue() *cobra.Command {
@@ -86,17 +79,8 @@ func (f *enqueueFlags) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.jobs, "jobs", "", "JSONL `FILE` of specs, or - for stdin")
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "with --jobs: go on after lines that are broken or refused")
 	flags.BoolVar(&f.resumable, "resumable", false, "with --jobs: make ids from the lines and their numbers, so that the same command once more enqueues only what is missing")
-	flags.StringVar(&f.spec.InputRef, "input-ref", "", "`REF` of the input")
-	flags.Int64Var(&f.spec.InputRevision, "input-revision", 0, "`REVISION` of the input")
+	f.jobFlags.bind(flags)
 	flags.StringVar(&f.spec.ID, "id", "", "job `ID`; a fresh one by default")
-	flags.StringVar(&f.payload, "payload", "", "small `JSON` for the command")
-	flags.StringVar(&f.spec.Key, "key", "", "`KEY` that the job is for; it supersedes older jobs of the key")
-	flags.StringVar((*string)(&f.conflict), "on-conflict", string(fabric.Supersede), "when the key has a live job: supersede it, reject this one, or coalesce into it")
-	flags.StringArrayVar(&f.spec.Dependencies, "after", nil, "`ID` of a job that must have succeeded first; may be given again")
-	flags.StringVar(&f.policy, "on-dependency-failure", "", "wait or cancel (default wait)")
-	flags.IntVar(&f.spec.Priority, "priority", 0, "`LANE` from 1, first, to 4 (default 3)")
-	flags.DurationVar(&f.spec.Timeout, "timeout", 0, "limit of one attempt (default none)")
-	flags.StringArrayVar(&f.labels, "label", nil, "label as `NAME=VALUE`; may be given again")
 	flags.DurationVar(&f.in, "in", 0, "start not before this time has passed")
 	flags.StringVar(&f.at, "at", "", "start not before this `TIME`, as 2006-01-02T15:04:05Z")
 	jsonFlag(cmd, &f.asJSON)
@@ -118,52 +102,23 @@ func (f *enqueueFlags) check(cmd *cobra.Command, _ []string) error {
 		return errors.New("--resumable needs --jobs; a single job is resumable by its --id")
 	case given("in") && f.in < 0:
 		return fmt.Errorf("--in %s is negative", f.in)
-	case given("timeout") && f.spec.Timeout <= 0:
-		return fmt.Errorf("--timeout %s is not above 0; leave it out for no limit", f.spec.Timeout)
-	case given("priority") && f.spec.Priority < job.HighestPriority:
-		return fmt.Errorf("--priority %d is not within %d and %d", f.spec.Priority, job.HighestPriority, job.LowestPriority)
-	case given("payload") && !json.Valid([]byte(f.payload)):
-		return fmt.Errorf("--payload %.80q is not JSON; a text needs its quotes", f.payload)
-	case !slices.Contains([]fabric.Conflict{fabric.Supersede, fabric.Reject, fabric.Coalesce}, f.conflict):
-		return fmt.Errorf("--on-conflict %q is none of supersede, reject and coalesce", f.conflict)
 	case given("id") && f.spec.ID == "":
 		return errors.New("--id is empty; leave it out for a fresh id")
+	}
+	if err := f.checkJob(given); err != nil {
+		return err
 	}
 	return f.fill(given)
 }
 
 // fill moves into the spec what a flag cannot write there itself.
 func (f *enqueueFlags) fill(given func(string) bool) (err error) {
-	if given("payload") {
-		f.spec.Payload = json.RawMessage(f.payload)
-	}
-	f.spec.OnDependencyFailure = job.DependencyPolicy(f.policy)
 	if given("at") {
 		if f.spec.AvailableAt, err = time.Parse(time.RFC3339Nano, f.at); err != nil {
 			return fmt.Errorf("--at %q is not a time such as 2006-01-02T15:04:05Z", f.at)
 		}
 	}
-	f.spec.Labels, err = parseLabels(f.labels)
-	return err
-}
-
-// parseLabels reads NAME=VALUE pairs.
-func parseLabels(pairs []string) (map[string]string, error) {
-	if len(pairs) == 0 {
-		return nil, nil
-	}
-	labels := map[string]string{}
-	for _, pair := range pairs {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" {
-			return nil, fmt.Errorf("--label %q is not NAME=VALUE", pair)
-		}
-		if _, twice := labels[name]; twice {
-			return nil, fmt.Errorf("--label %s is given twice", name)
-		}
-		labels[name] = value
-	}
-	return labels, nil
+	return nil
 }
 
 func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f enqueueFlags) error {

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // cron entries have time zones, also where the system knows none
 )
 
 func main() {

@@ -21,7 +21,7 @@ const (
 	ExitDone     = 0
 	ExitFailed   = 1 // the work, or the program, failed
 	ExitUsage    = 2 // wrong flags, arguments, settings or specs
-	ExitNotFound = 3 // no such job, no such stage
+	ExitNotFound = 3 // no such job, stage or cron entry
 	ExitRefused  = 4 // the fabric said no; the error code is printed
 	ExitNoServer = 5 // no server, or none that will do
 )
@@ -65,8 +65,11 @@ func ExitCode(err error) int {
 	if refused, ok := errors.AsType[*job.Error](err); ok {
 		return refusalCode(refused.Code)
 	}
-	if errors.Is(err, fabric.ErrMissingStage) {
+	if errors.Is(err, fabric.ErrMissingStage) || errors.Is(err, fabric.ErrMissingCron) {
 		return ExitNotFound
+	}
+	if _, ok := errors.AsType[*fabric.ScheduleError](err); ok {
+		return ExitUsage
 	}
 	if _, ok := errors.AsType[*topology.DriftError](err); ok {
 		return ExitRefused
