@@ -66,7 +66,7 @@ func (p *program) bench(ctx context.Context, s settings, o bench.Options, asJSON
 		defer func() { err = errors.Join(err, stop()) }()
 		c = config.Connection{Server: url}
 	}
-	nc, err := app.Connect(c, "weft bench", s.log)
+	nc, err := app.Connect(c, s.Namespace, "weft bench", s.log)
 	if err != nil {
 		return err
 	}

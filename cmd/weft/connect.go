@@ -18,7 +18,9 @@ func (p *program) with(ctx context.Context, s settings, name string, do func(con
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Stop()) }()
-	return do(ctx, a)
+	ctx, end := a.Bound(ctx)
+	defer end()
+	return app.Refused(ctx, do(ctx, a))
 }
 
 // each calls do for each id, each within callTimeout, and goes on after an

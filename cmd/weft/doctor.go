@@ -35,11 +35,13 @@ It exits 0 if all is well or was repaired, and 1 if something is left.`,
 }
 
 func (p *program) doctor(ctx context.Context, s settings, repair, asJSON bool) error {
-	nc, err := app.Connect(s.Connection, "weft doctor", s.log)
+	nc, err := app.Connect(s.Connection, s.Namespace, "weft doctor", s.log)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
+	ctx, end := app.HearRefusals(nc, s.Namespace, s.log).Bound(ctx)
+	defer end()
 	found, left := 0, 0
 	var printErr error
 	err = fabric.Doctor(ctx, nc, app.FabricOptions(s.Config, s.log), repair, func(f fabric.Finding) {
@@ -53,7 +55,7 @@ func (p *program) doctor(ctx context.Context, s settings, repair, asJSON bool) e
 	})
 	switch {
 	case err != nil:
-		return err
+		return app.Refused(ctx, err)
 	case printErr != nil:
 		return printErr
 	case found == 0:
