@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/internal/roles"
 )
 
 func (p *program) newDoctor() *cobra.Command {
@@ -40,8 +41,14 @@ func (p *program) doctor(ctx context.Context, s settings, repair, asJSON bool) e
 		return err
 	}
 	defer nc.Close()
-	ctx, end := app.HearRefusals(nc, s.Namespace, s.log).Bound(ctx)
+	refusals := app.HearRefusals(nc, s.Namespace, s.log)
+	ctx, end := refusals.Bound(ctx)
 	defer end()
+	if repair {
+		if err := refusals.May(ctx, roles.Operate); err != nil {
+			return err
+		}
+	}
 	found, left := 0, 0
 	var printErr error
 	err = fabric.Doctor(ctx, nc, app.FabricOptions(s.Config, s.log), repair, func(f fabric.Finding) {

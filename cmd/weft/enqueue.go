@@ -176,7 +176,7 @@ func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f en
 		return err
 	}
 	return p.with(ctx, s, "enqueue", func(ctx context.Context, a *app.App) error {
-		if err := a.MayEnqueue(ctx, stage); err != nil {
+		if err := a.Refusals().MayEnqueue(ctx, stage); err != nil {
 			return err
 		}
 		if f.in > 0 {
@@ -216,7 +216,7 @@ func (p *program) enqueueFile(ctx context.Context, s settings, stage string, f e
 		return err
 	}
 	return p.with(ctx, s, "enqueue", func(ctx context.Context, a *app.App) error {
-		if err := a.MayEnqueue(ctx, stage); err != nil {
+		if err := a.Refusals().MayEnqueue(ctx, stage); err != nil {
 			return err
 		}
 		return p.enqueueBatch(ctx, a.Fabric(), batch, f)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/roles"
 )
 
 func (p *program) newJobRetry() *cobra.Command {
@@ -23,7 +24,7 @@ refused with not_failed.`,
 	cmd.Flags().StringVar(&reason, "reason", "retried by an operator", "why, for the record")
 	jsonFlag(cmd, &asJSON)
 	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, ids []string) error {
-		return p.eachJob(ctx, s, "job retry", ids, func(ctx context.Context, f *fabric.Fabric, id string) error {
+		return p.eachJob(ctx, s, "job retry", ids, roles.Operate, func(ctx context.Context, f *fabric.Fabric, id string) error {
 			j, err := f.Retry(ctx, id, reason)
 			if err != nil {
 				return named(id, err)

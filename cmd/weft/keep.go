@@ -29,7 +29,7 @@ two, on different machines; one leads, and the other takes over when it dies.`,
 			return stoppedOr(ctx, err)
 		}
 		defer func() { err = errors.Join(err, a.Stop()) }()
-		bound, end := a.Bound(ctx)
+		bound, end := a.Refusals().Bound(ctx)
 		defer end()
 		<-bound.Done()
 		return stoppedOr(ctx, app.Refused(bound, context.Cause(bound)))

@@ -84,7 +84,7 @@ func (p *program) work(ctx context.Context, s settings, handler *commandHandler,
 // checkLease says so when a lease was given that the stage does not have.
 func (p *program) checkLease(ctx context.Context, s settings, a *app.App, stage string) error {
 	return p.bounded(ctx, func(ctx context.Context) error {
-		ctx, end := a.Bound(ctx)
+		ctx, end := a.Refusals().Bound(ctx)
 		defer end()
 		lease, err := a.StageLease(ctx, stage)
 		err = app.Refused(ctx, err)

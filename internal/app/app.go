@@ -163,23 +163,8 @@ func FabricOptions(c config.Config, log *slog.Logger) fabric.Options {
 // Fabric is the fabric that the process is connected to.
 func (a *App) Fabric() *fabric.Fabric { return a.fabric }
 
-// Bound gives a context that ends with the first permission that the server refuses,
-// for what waits for answers; Refused tells. Call end when it is over.
-func (a *App) Bound(ctx context.Context) (_ context.Context, end func()) {
-	return a.refusals.Bound(ctx)
-}
-
-// MayEnqueue asks the server whether this user may publish items of a stage, before
-// a record is written that nobody may offer. It fails with a *RefusedError.
-func (a *App) MayEnqueue(ctx context.Context, stage string) error {
-	ctx, end := a.refusals.Bound(ctx)
-	defer end()
-	_, err := a.conn.RequestWithContext(ctx, roles.Probe(a.options.Config.Namespace, stage), nil)
-	if errors.Is(err, nats.ErrNoResponders) { // it was let pass, and nobody listens there
-		return nil
-	}
-	return Refused(ctx, err)
-}
+// Refusals hears what the server refuses this process.
+func (a *App) Refusals() *Refusals { return a.refusals }
 
 // Server is the embedded server, nil if there is none.
 func (a *App) Server() *embed.Server { return a.server }

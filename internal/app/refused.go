@@ -8,10 +8,12 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/weft-fabric/weft/internal/roles"
+	"github.com/weft-fabric/weft/kv"
 )
 
 // RefusedError is a permission that this process's user does not have.
@@ -39,11 +41,15 @@ func (e *RefusedError) hint(may func(roles.Config, string) []roles.Role) string 
 	if len(allowed) == 0 {
 		return "no role of namespace " + e.Namespace + " may; see weft auth roles"
 	}
+	hint := ""
+	if e.Subject == "$KV."+e.Namespace+"."+kv.LeaderKey {
+		hint = "leave the keeper to weft keep, or give --keeper=false; "
+	}
 	names := make([]string, len(allowed))
 	for i, r := range allowed {
 		names[i] = string(r)
 	}
-	return "role " + strings.Join(names, " or ") + " may; see weft auth roles"
+	return hint + "role " + strings.Join(names, " or ") + " may; see weft auth roles"
 }
 
 // Unwrap gives the client's error.
@@ -68,7 +74,9 @@ func refusalOf(namespace string, err error) (*RefusedError, bool) {
 // not answer what it refuses, so whoever waits for an answer would wait until its
 // time is over, and ask again.
 type Refusals struct {
-	log *slog.Logger
+	nc        *nats.Conn
+	namespace string
+	log       *slog.Logger
 
 	mu     sync.Mutex
 	told   map[string]bool          // guarded by mu: refusals in the log
@@ -84,7 +92,7 @@ const toldMost = 1000
 // HearRefusals begins to listen. What is not a refusal goes to whoever listened
 // before.
 func HearRefusals(nc *nats.Conn, namespace string, log *slog.Logger) *Refusals {
-	r := &Refusals{log: log, told: map[string]bool{}, ending: map[*bounded]func(error){}}
+	r := &Refusals{nc: nc, namespace: namespace, log: log, told: map[string]bool{}, ending: map[*bounded]func(error){}}
 	before := nc.ErrorHandler()
 	nc.SetErrorHandler(func(nc *nats.Conn, s *nats.Subscription, err error) {
 		if refused, ok := refusalOf(namespace, err); ok {
@@ -137,6 +145,38 @@ func (r *Refusals) BoundBy(ctx context.Context, fatal func(*RefusedError) bool) 
 		cancel(nil)
 	}
 }
+
+// May asks the server whether this user may do what takes a permission of its own.
+// It fails with a *RefusedError.
+func (r *Refusals) May(ctx context.Context, act roles.Act) error {
+	if act == roles.Look {
+		return nil
+	}
+	return r.ask(ctx, roles.May(r.namespace, act))
+}
+
+// MayEnqueue asks the server whether this user may publish items of a stage, before
+// a record is written that a keeper would offer all the same.
+func (r *Refusals) MayEnqueue(ctx context.Context, stage string) error {
+	return r.ask(ctx, roles.MayEnqueue(r.namespace, stage))
+}
+
+// ask publishes to a subject that nobody listens to, which the server says unless it
+// refuses.
+func (r *Refusals) ask(ctx context.Context, subject string) error {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	ctx, end := r.Bound(ctx)
+	defer end()
+	_, err := r.nc.RequestWithContext(ctx, subject, nil)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil
+	}
+	return Refused(ctx, err)
+}
+
+// askWait bounds one such question.
+const askWait = 10 * time.Second
 
 // Refused gives the refusal that has ended ctx in place of err, which came of it.
 func Refused(ctx context.Context, err error) error {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weft-fabric/weft/kv"
 	"github.com/weft-fabric/weft/worker"
 )
 
@@ -76,11 +77,12 @@ func orRefusal(ctx context.Context, err error) error {
 	return err
 }
 
-// needed reports whether a worker can do nothing without a permission: to be
-// answered and signalled, to take items, and to write records.
+// needed reports whether a worker cannot do its part without a permission: to be
+// answered and signalled, to take items, to write records, and to keep if it is to.
 func (a *App) needed(e *RefusedError) bool {
+	bucket := "$KV." + a.options.Config.Namespace + "."
 	return e.Subscribe || strings.Contains(e.Subject, ".CONSUMER.MSG.NEXT.") ||
-		strings.HasPrefix(e.Subject, "$KV."+a.options.Config.Namespace+".job.")
+		strings.HasPrefix(e.Subject, bucket+"job.") || e.Subject == bucket+kv.LeaderKey
 }
 
 func abortOn(ctx context.Context, signal <-chan struct{}, wk *worker.Worker) {

@@ -67,6 +67,7 @@ var forbidden = map[roles.Role]map[string]string{
 		"delete a consumer":      "$JS.API.CONSUMER.DELETE.WEFT_hash.runners",
 		"change the bucket":      "$JS.API.STREAM.UPDATE.KV_weft",
 		"purge the bucket":       "$JS.API.STREAM.PURGE.KV_weft",
+		"say that it operates":   "weft.may.operate",
 		"make an unknown stage":  "$JS.API.STREAM.CREATE.WEFT_unknown",
 	},
 	roles.Runner: {
@@ -85,6 +86,7 @@ var forbidden = map[roles.Role]map[string]string{
 		"change the bucket":         "$JS.API.STREAM.UPDATE.KV_weft",
 		"purge the bucket":          "$JS.API.STREAM.PURGE.KV_weft",
 		"lead":                      "$KV.weft.leader.keeper",
+		"say that it cancels":       "weft.may.cancel",
 		"write counts":              "$KV.weft.count.hash",
 		"write an input":            "$O.weft-input.C.x",
 		"take of an unknown stage":  "$JS.API.CONSUMER.MSG.NEXT.WEFT_unknown.runners",

@@ -63,9 +63,26 @@ type Permissions struct{ Publish, Subscribe Access }
 // own, so that none reads another's.
 func InboxPrefix(namespace string, r Role) string { return "_INBOX_" + namespace + "_" + string(r) }
 
-// Probe is a subject that whoever may enqueue to the stage may publish to, and that
-// no stream keeps.
-func Probe(namespace, stage string) string { return namespace + ".work." + stage + ".may.enqueue" }
+// MayEnqueue is a subject that whoever may publish the items of a stage may publish
+// to, and that no stream keeps.
+func MayEnqueue(namespace, stage string) string { return namespace + ".work." + stage + ".may.enqueue" }
+
+// Act is what a server cannot tell from something else by the subjects that it
+// takes: a runner too writes records, and a backend the settings of a new stage.
+// Weft asks for a permission of its own before it does it, so that a user learns
+// that it is not his, and nothing is left half done. It is no wall against a program
+// that does not ask.
+type Act string
+
+// The acts.
+const (
+	Look    Act = ""        // a read, of which the server sees all that there is to see
+	Cancel  Act = "cancel"  // end a job by hand
+	Operate Act = "operate" // retry a job, change a stage, repair
+)
+
+// May is a subject that whoever may do it may publish to, and that no stream keeps.
+func May(namespace string, a Act) string { return namespace + ".may." + string(a) }
 
 // Of computes a role's permissions.
 func Of(c Config, r Role) Permissions {
@@ -92,7 +109,7 @@ func (n names) backend(p *Permissions) {
 	n.reads(p)
 	p.publish(n.keys("job.*", "current.*", "stage.*")...)
 	p.publish(n.offers("work", "lane", "later")...)
-	p.publish(n.under("signal.*")...)
+	p.publish(n.under("signal.*", "may."+string(Cancel))...)
 	p.publish(n.under("api.enqueue", "api.get", "api.wait", "api.cancel")...)
 	p.publish(stream("CREATE", n.bucket())...)
 	for _, work := range n.workStreams() {
