@@ -27,6 +27,10 @@ type Options struct {
 	// permission to publish items, as the role of a runner; it costs a message and up
 	// to 250 ms for a job that is given back.
 	OfferBySchedule bool
+	// LeavePauses leaves it to others to have a consumer follow its stage's pause,
+	// where a command that changed the pause was interrupted. It is for a process that
+	// has not the permission to pause consumers.
+	LeavePauses bool
 
 	// Clock is the local clock. Deadlines are on the server's; the difference
 	// between the two is measured.

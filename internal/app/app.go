@@ -125,8 +125,10 @@ func (a *App) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	o := FabricOptions(a.options.Config, a.options.Logger)
-	// Who keeps has to offer items, and so has the permission to.
-	o.OfferBySchedule = a.options.Config.Connection.Role == string(roles.Runner) && !a.options.Keep
+	// Who keeps has to offer items and to make consumers, and so has the permission to.
+	role := roles.Role(a.options.Config.Connection.Role)
+	o.OfferBySchedule = role == roles.Runner && !a.options.Keep
+	o.LeavePauses = o.OfferBySchedule || role == roles.Backend
 	f, err := fabric.Open(ctx, a.conn, o)
 	if err != nil {
 		return openError(a.conn, Refused(ctx, err))

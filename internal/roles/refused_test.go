@@ -129,6 +129,27 @@ func TestForbiddenActionsAreRefused(t *testing.T) {
 	before.check()
 }
 
+func TestNoRoleReadsAnothersAnswers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, hashes)
+	for _, r := range roles.All {
+		p := s.probe("weft", r)
+		for _, other := range roles.All {
+			inbox := "_INBOX_weft_" + string(other) + ".x.y"
+			if refused := p.subscribe(inbox); refused == (r == other) {
+				t.Errorf("%s is refused to listen to %s: %v", r, inbox, refused)
+			}
+			// An operator answers requests.
+			if refused := p.publish(inbox, nil); refused == (r == roles.Operator) {
+				t.Errorf("%s is refused to publish to %s: %v", r, inbox, refused)
+			}
+		}
+		if !p.subscribe("_INBOX.x") {
+			t.Errorf("%s can listen to the inboxes of users without a role", r)
+		}
+	}
+}
+
 func TestRunnersOfTheAPICanDoNothingElse(t *testing.T) {
 	t.Parallel()
 	c := hashes

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/app"
@@ -275,6 +276,34 @@ func TestOperatorOperates(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended(t, backend, "one", job.StateSucceeded)
+}
+
+// A pause that was interrupted between the stage's key and its consumers is an
+// operator's to mend, and keeps nobody from enqueueing or from waiting for work.
+func TestInterruptedPauseIsLeftToTheOperator(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, hashes)
+	first, _ := s.start("weft", roles.Backend)
+	enqueue(t, first, job.Spec{ID: "one", Stage: "hash"})
+	operator, _ := s.start("weft", roles.Operator)
+	ctx, cancel := within(t)
+	defer cancel()
+	if _, err := operator.Fabric().PauseStage(ctx, "hash", "ann", "a look"); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(s.server.Connect(nats.UserInfo("root", password)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.ResumeConsumer(ctx, "WEFT_hash", "runners"); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := s.start("weft", roles.Backend)
+	enqueue(t, second, job.Spec{ID: "two", Stage: "hash"})
+	runner, _ := s.start("weft", roles.Runner)
+	if st, err := runner.Fabric().Stage(ctx, "hash"); err != nil || !st.Paused {
+		t.Errorf("the runner finds %+v, %v", st, err)
+	}
 }
 
 // The service API is an operator's; each role has the verbs of its part.
