@@ -50,8 +50,8 @@ nats-server reads by "include" or --config:
 Each uses weft with --role ROLE (or WEFT_ROLE), which makes answers come where its
 role may listen. No password is printed: the server takes them from its own
 environment, WEFT_PASSWORD_NAMESPACE_ROLE, or put bcrypted ones there in place of
-the variables (nats server passwd). A variable is read as configuration, so quote
-one that begins with a digit or has a $: '"$2a$11$..."'.
+the variables (nats server passwd makes them). The server reads a variable as
+configuration: one that looks like a number or a duration needs its quotes, '"123"'.
 
 A stage's stream has its name in one token of a subject, and a wildcard does not
 stand for a part of one. With --stage for each stage, every other work stream is

@@ -132,7 +132,7 @@ func yesNo(is bool) string {
 
 // notCounted says of how long ago the counts are that nobody keeps.
 func (p *program) notCounted(s fabric.StageStatus, f *fabric.Fabric) {
-	hint := "weft work or weft serve runs one"
+	hint := "weft work, weft serve or weft keep runs one"
 	if s.Counted.IsZero() {
 		p.note("no keeper runs, so nobody has counted blocked and ended jobs; %s", hint)
 		return
