@@ -135,7 +135,7 @@ func TestRefusedPermissionIsSaidAtOnce(t *testing.T) {
 	}{
 		{roles.Viewer, []string{"enqueue", "hash", "--input-ref", "data:,x", "--id", "no"}, "weft.work.hash.may.enqueue", "backend or operator"},
 		{roles.Runner, []string{"enqueue", "hash", "--input-ref", "data:,x", "--id", "no"}, "weft.work.hash.may.enqueue", "backend or operator"},
-		{roles.Backend, []string{"enqueue", "another", "--input-ref", "data:,x", "--id", "no"}, "weft.work.another.may.enqueue", "backend or operator"},
+		{roles.Backend, []string{"enqueue", "another", "--input-ref", "data:,x", "--id", "no"}, "weft.work.another.may.enqueue", "role backend"},
 		{roles.Viewer, []string{"job", "cancel", "one", "other"}, "weft.may.cancel", "backend or operator"},
 		{roles.Runner, []string{"job", "cancel", "one"}, "weft.may.cancel", "backend or operator"},
 		{roles.Backend, []string{"job", "retry", "one"}, "weft.may.operate", "operator"},

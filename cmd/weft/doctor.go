@@ -41,7 +41,7 @@ func (p *program) doctor(ctx context.Context, s settings, repair, asJSON bool) e
 		return err
 	}
 	defer nc.Close()
-	refusals := app.HearRefusals(nc, s.Namespace, s.log)
+	refusals := app.HearRefusals(nc, s.Config, s.log)
 	ctx, end := refusals.Bound(ctx)
 	defer end()
 	if repair {

@@ -111,7 +111,7 @@ func (a *App) connected(nc *nats.Conn, err error) error {
 		return err
 	}
 	a.conn = nc
-	a.refusals = HearRefusals(nc, a.options.Config.Namespace, a.options.Logger)
+	a.refusals = HearRefusals(nc, a.options.Config, a.options.Logger)
 	a.cleanups.add("the connection", func(context.Context) error {
 		nc.Close()
 		return nil

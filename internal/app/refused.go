@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weft-fabric/weft/config"
 	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/kv"
 )
@@ -21,7 +23,8 @@ type RefusedError struct {
 	Subscribe bool // else to publish
 	Subject   string
 	Namespace string
-	Err       error // the client's
+	Role      roles.Role // what the process takes its user for; empty is unknown
+	Err       error      // the client's
 }
 
 // Error is one line: what was refused, and who may.
@@ -49,6 +52,9 @@ func (e *RefusedError) hint(may func(roles.Config, string) []roles.Role) string 
 	for i, r := range allowed {
 		names[i] = string(r)
 	}
+	if slices.Contains(allowed, e.Role) {
+		return hint + "role " + string(e.Role) + " may, for the stages and the runners that weft auth roles was given by --stage and --runners"
+	}
 	return hint + "role " + strings.Join(names, " or ") + " may; see weft auth roles"
 }
 
@@ -59,11 +65,11 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // permission is told by the error's identity.
 var refusedSubject = regexp.MustCompile(`(Publish|Subscription) to "([^"]+)"`)
 
-func refusalOf(namespace string, err error) (*RefusedError, bool) {
+func refusalOf(c config.Config, err error) (*RefusedError, bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil, false
 	}
-	e := &RefusedError{Namespace: namespace, Subject: "a subject that it does not name", Err: err}
+	e := &RefusedError{Namespace: c.Namespace, Role: roles.Role(c.Connection.Role), Subject: "a subject that it does not name", Err: err}
 	if found := refusedSubject.FindStringSubmatch(err.Error()); found != nil {
 		e.Subscribe, e.Subject = found[1] == "Subscription", found[2]
 	}
@@ -91,11 +97,11 @@ const toldMost = 1000
 
 // HearRefusals begins to listen. What is not a refusal goes to whoever listened
 // before.
-func HearRefusals(nc *nats.Conn, namespace string, log *slog.Logger) *Refusals {
-	r := &Refusals{nc: nc, namespace: namespace, log: log, told: map[string]bool{}, ending: map[*bounded]func(error){}}
+func HearRefusals(nc *nats.Conn, c config.Config, log *slog.Logger) *Refusals {
+	r := &Refusals{nc: nc, namespace: c.Namespace, log: log, told: map[string]bool{}, ending: map[*bounded]func(error){}}
 	before := nc.ErrorHandler()
 	nc.SetErrorHandler(func(nc *nats.Conn, s *nats.Subscription, err error) {
-		if refused, ok := refusalOf(namespace, err); ok {
+		if refused, ok := refusalOf(c, err); ok {
 			r.refused(refused)
 		} else if before != nil {
 			before(nc, s, err)
