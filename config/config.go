@@ -35,7 +35,11 @@ type Connection struct {
 	User     string // user, or a token if Password is empty
 	Password string
 	NKey     string // file with an nkey seed
-	TLS      TLS
+	Role     string // of the user: backend, runner, operator or viewer; empty is none
+	// InboxPrefix is where answers come; empty is the role's, else the context's,
+	// else the client's own.
+	InboxPrefix string
+	TLS         TLS
 }
 
 // TLS names the files of a TLS connection.

@@ -34,6 +34,8 @@ func connectionSettings(c *Connection) []setting {
 		{"user", "user", "", "NATS_USER", "`USER` name, or a token when no password is given", text(&c.User)},
 		{"password", "password", "", "NATS_PASSWORD", "`PASSWORD` of the user", text(&c.Password)},
 		{"nkey", "nkey", "", "NATS_NKEY", "`FILE` with an nkey seed", text(&c.NKey)},
+		{"role", "role", "", "WEFT_ROLE", "`ROLE` of the user, as weft auth roles makes them: backend, runner, operator or viewer", text(&c.Role)},
+		{"inbox_prefix", "inbox-prefix", "", "NATS_INBOX_PREFIX", "`PREFIX` of the inboxes where answers come; by default the role's", text(&c.InboxPrefix)},
 		{"tls.cert", "tlscert", "", "NATS_CERT", "TLS certificate `FILE`", text(&c.TLS.Cert)},
 		{"tls.key", "tlskey", "", "NATS_KEY", "TLS private key `FILE`", text(&c.TLS.Key)},
 		{"tls.ca", "tlsca", "", "NATS_CA", "TLS certificate authority `FILE`", text(&c.TLS.CA)},
@@ -78,7 +80,7 @@ func serverSettings(c *Config) []setting {
 // Groups of settings, by name, for Loader.Bind.
 var (
 	// Identity is who connects.
-	Identity = []string{"creds", "user", "password", "nkey"}
+	Identity = []string{"creds", "user", "password", "nkey", "role", "inbox_prefix"}
 	// Connecting is what a program needs that uses a server elsewhere.
 	Connecting = append([]string{"server", "context", "tls.cert", "tls.key", "tls.ca", "tls.first"}, Identity...)
 	// Serving is what a program needs that embeds a server.

@@ -113,6 +113,12 @@ func (c Connection) check() error {
 	case count(c.Creds, c.User, c.NKey) > 1:
 		return fmt.Errorf("creds %q, user %q and nkey %q exclude each other; give one", c.Creds, c.User, c.NKey)
 	}
+	if c.Role != "" && !slices.Contains([]string{"backend", "runner", "operator", "viewer"}, c.Role) {
+		return fmt.Errorf("role %q is none of backend, runner, operator and viewer", c.Role)
+	}
+	if strings.ContainsAny(c.InboxPrefix, "*> \t\r\n") || strings.HasSuffix(c.InboxPrefix, ".") || strings.HasPrefix(c.InboxPrefix, ".") {
+		return fmt.Errorf("inbox_prefix %q is no subject; give one such as _INBOX_weft_backend", c.InboxPrefix)
+	}
 	for server := range strings.SplitSeq(c.Server, ",") {
 		if err := checkServerURL(strings.TrimSpace(server)); err != nil {
 			return err

@@ -197,7 +197,7 @@ func (d *doctor) record(ctx context.Context, j job.Job, offered bool, changed ti
 	case ready(j) && !offered && now.Sub(changed) > keeperGrace:
 		return d.mend(ctx, j.ID, "it waits to run and has no item", "publish its item", d.keeper.complete)
 	case j.State == job.StateLeased && now.Sub(j.LeaseExpiresAt) > keeperGrace:
-		return d.mend(ctx, j.ID, "its lease ended at "+j.LeaseExpiresAt.Format(time.RFC3339)+" and nobody has ended the attempt; is a keeper running (weft work or weft serve)?", "end the attempt", d.keeper.expire)
+		return d.mend(ctx, j.ID, "its lease ended at "+j.LeaseExpiresAt.Format(time.RFC3339)+" and nobody has ended the attempt; is a keeper running (weft work, weft serve or weft keep)?", "end the attempt", d.keeper.expire)
 	}
 	return nil
 }

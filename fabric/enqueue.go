@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -197,11 +198,16 @@ func (f *Fabric) offerBy(ctx context.Context, rec kv.Record, now func(context.Co
 		return nil
 	}
 	return f.withStage(ctx, rec.Job, func() error {
-		if rec.Job.AvailableAt.After(f.Now()) {
-			return f.queue.OfferLater(ctx, itemOf(rec), rec.Job.AvailableAt)
+		if at := rec.Job.AvailableAt; f.byScheduleAt(at) {
+			return f.queue.OfferLater(ctx, itemOf(rec), at)
 		}
 		return now(ctx, itemOf(rec))
 	})
+}
+
+// byScheduleAt reports whether a job that is due at a time is offered by a schedule.
+func (f *Fabric) byScheduleAt(at time.Time) bool {
+	return f.opts.OfferBySchedule || at.After(f.Now())
 }
 
 // withStage publishes, and again after making a stream that turned out to be

@@ -22,6 +22,16 @@ type Options struct {
 	Retention   Retention     // of jobs that have ended
 	Logger      *slog.Logger  // nil discards
 
+	// OfferBySchedule offers every job by a schedule, also one that is due, which the
+	// server then turns into its item. It is for a process that has not the
+	// permission to publish items, as the role of a runner; it costs a message and up
+	// to 250 ms for a job that is given back.
+	OfferBySchedule bool
+	// LeavePauses leaves it to others to have a consumer follow its stage's pause,
+	// where a command that changed the pause was interrupted. It is for a process that
+	// has not the permission to pause consumers.
+	LeavePauses bool
+
 	// Clock is the local clock. Deadlines are on the server's; the difference
 	// between the two is measured.
 	Clock func() time.Time

@@ -105,7 +105,7 @@ func (r *Runner) followUp(ctx context.Context, h *holding) error {
 		h.item.Ack()
 		return nil
 	}
-	later := h.rec.Job.AvailableAt.After(r.f.Now())
+	later := r.f.byScheduleAt(h.rec.Job.AvailableAt)
 	if err := r.f.offer(ctx, h.rec); err != nil {
 		r.log.Warn("job recorded, but not offered again yet", "job", h.rec.Job.ID, "error", err)
 		return nil

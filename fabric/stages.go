@@ -163,8 +163,10 @@ func (s *stages) ensure(ctx context.Context, st Stage) (Stage, error) {
 		if err := s.f.queue.Ensure(ctx, st.Name, st.settings()); err != nil {
 			return Stage{}, err
 		}
-		if err := s.f.queue.Follow(ctx, st.Name, st.settings()); err != nil {
-			return Stage{}, err
+		if !s.f.opts.LeavePauses {
+			if err := s.f.queue.Follow(ctx, st.Name, st.settings()); err != nil {
+				return Stage{}, err
+			}
 		}
 		now, _, err := s.read(ctx, st.Name)
 		if err != nil || now.Paused == st.Paused {

@@ -67,7 +67,7 @@ func (p *program) bench(ctx context.Context, s settings, o bench.Options, asJSON
 		o.Server = server.ID
 		c = config.Connection{Server: url}
 	}
-	nc, err := app.Connect(c, "weft bench", s.log)
+	nc, err := app.Connect(c, s.Namespace, "weft bench", s.log)
 	if err != nil {
 		return err
 	}

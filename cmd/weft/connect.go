@@ -18,7 +18,9 @@ func (p *program) with(ctx context.Context, s settings, name string, do func(con
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Stop()) }()
-	return do(ctx, a)
+	ctx, end := a.Refusals().Bound(ctx)
+	defer end()
+	return app.Refused(ctx, do(ctx, a))
 }
 
 // each calls do for each id, each within callTimeout, and goes on after an
@@ -29,6 +31,9 @@ func (p *program) each(ctx context.Context, ids []string, do func(ctx context.Co
 		err := p.bounded(ctx, func(ctx context.Context) error { return do(ctx, id) })
 		if err == nil {
 			continue
+		}
+		if refused, ok := errors.AsType[*app.RefusedError](app.Refused(ctx, err)); ok {
+			return refused // so will be the others
 		}
 		p.complain(err)
 		if first == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/internal/roles"
 )
 
 func (p *program) newDoctor() *cobra.Command {
@@ -35,11 +36,19 @@ It exits 0 if all is well or was repaired, and 1 if something is left.`,
 }
 
 func (p *program) doctor(ctx context.Context, s settings, repair, asJSON bool) error {
-	nc, err := app.Connect(s.Connection, "weft doctor", s.log)
+	nc, err := app.Connect(s.Connection, s.Namespace, "weft doctor", s.log)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
+	refusals := app.HearRefusals(nc, s.Config, s.log)
+	ctx, end := refusals.Bound(ctx)
+	defer end()
+	if repair {
+		if err := refusals.May(ctx, roles.Operate); err != nil {
+			return err
+		}
+	}
 	found, left := 0, 0
 	var printErr error
 	err = fabric.Doctor(ctx, nc, app.FabricOptions(s.Config, s.log), repair, func(f fabric.Finding) {
@@ -53,7 +62,7 @@ func (p *program) doctor(ctx context.Context, s settings, repair, asJSON bool) e
 	})
 	switch {
 	case err != nil:
-		return err
+		return app.Refused(ctx, err)
 	case printErr != nil:
 		return printErr
 	case found == 0:

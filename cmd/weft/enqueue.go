@@ -131,6 +131,9 @@ func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f en
 		return err
 	}
 	return p.with(ctx, s, "enqueue", func(ctx context.Context, a *app.App) error {
+		if err := a.Refusals().MayEnqueue(ctx, stage); err != nil {
+			return err
+		}
 		if f.in > 0 {
 			spec.AvailableAt = a.Fabric().Now().Add(f.in)
 		}
@@ -168,6 +171,9 @@ func (p *program) enqueueFile(ctx context.Context, s settings, stage string, f e
 		return err
 	}
 	return p.with(ctx, s, "enqueue", func(ctx context.Context, a *app.App) error {
+		if err := a.Refusals().MayEnqueue(ctx, stage); err != nil {
+			return err
+		}
 		return p.enqueueBatch(ctx, a.Fabric(), batch, f)
 	})
 }

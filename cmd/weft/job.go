@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/internal/roles"
 )
 
 func (p *program) newJob() *cobra.Command {
@@ -33,8 +34,11 @@ func someIDs(_ *cobra.Command, args []string) error {
 }
 
 // eachJob connects and calls do for each id; see program.each.
-func (p *program) eachJob(ctx context.Context, s settings, name string, ids []string, do func(context.Context, *fabric.Fabric, string) error) error {
+func (p *program) eachJob(ctx context.Context, s settings, name string, ids []string, act roles.Act, do func(context.Context, *fabric.Fabric, string) error) error {
 	return p.with(ctx, s, name, func(ctx context.Context, a *app.App) error {
+		if err := a.Refusals().May(ctx, act); err != nil {
+			return err
+		}
 		return p.each(ctx, ids, func(ctx context.Context, id string) error { return do(ctx, a.Fabric(), id) })
 	})
 }

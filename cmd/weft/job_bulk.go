@@ -16,6 +16,7 @@ import (
 
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
 )
@@ -24,6 +25,7 @@ import (
 type bulkVerb struct {
 	name, done string // in the imperative, and of a job it was done to
 	reason     string // unless another is given
+	asked      roles.Act
 	// states are those in which it can be done.
 	states []job.State
 	// since is when the job came to be one of those. A job for which that is after
@@ -73,9 +75,14 @@ job was refused for another reason than that it has ended or changed meanwhile.`
 	cmd.PreRunE = b.check
 	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, ids []string) error {
 		if !b.filtered {
-			return p.eachJob(ctx, s, "job "+verb.name, ids, b.one)
+			return p.eachJob(ctx, s, "job "+verb.name, ids, verb.asked, b.one)
 		}
-		return p.with(ctx, s, "job "+verb.name, func(ctx context.Context, a *app.App) error { return b.all(ctx, a.Fabric()) })
+		return p.with(ctx, s, "job "+verb.name, func(ctx context.Context, a *app.App) error {
+			if err := a.Refusals().May(ctx, verb.asked); err != nil {
+				return err
+			}
+			return b.all(ctx, a.Fabric())
+		})
 	})
 }
 

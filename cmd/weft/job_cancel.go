@@ -7,12 +7,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/job"
 )
 
 func (p *program) newJobCancel() *cobra.Command {
 	verb := bulkVerb{
-		name: "cancel", done: "cancelled", reason: "cancelled by an operator",
+		asked: roles.Cancel,
+		name:  "cancel", done: "cancelled", reason: "cancelled by an operator",
 		states: []job.State{job.StateWaiting, job.StateRetryWaiting, job.StateLeased},
 		since:  func(j job.Job) time.Time { return j.CreatedAt },
 		act: func(ctx context.Context, f *fabric.Fabric, id, reason string) (job.Job, error) {

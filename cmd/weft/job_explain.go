@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/roles"
 )
 
 func (p *program) newJobExplain() *cobra.Command {
@@ -32,7 +33,7 @@ object a job; the codes of the findings are for programs and stay as they are.`,
 	jsonFlag(cmd, &asJSON)
 	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, ids []string) error {
 		first := true
-		return p.eachJob(ctx, s, "job explain", ids, func(ctx context.Context, f *fabric.Fabric, id string) error {
+		return p.eachJob(ctx, s, "job explain", ids, roles.Look, func(ctx context.Context, f *fabric.Fabric, id string) error {
 			e, err := f.Explain(ctx, id)
 			if err != nil {
 				return named(id, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -30,7 +31,7 @@ themselves, one a line.`,
 	jsonFlag(cmd, &asJSON)
 	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, ids []string) error {
 		first := true
-		return p.eachJob(ctx, s, "job get", ids, func(ctx context.Context, f *fabric.Fabric, id string) error {
+		return p.eachJob(ctx, s, "job get", ids, roles.Look, func(ctx context.Context, f *fabric.Fabric, id string) error {
 			raw, err := f.Raw(ctx, id)
 			if err != nil {
 				return named(id, err)

@@ -7,12 +7,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/job"
 )
 
 func (p *program) newJobRetry() *cobra.Command {
 	verb := bulkVerb{
-		name: "retry", done: "retried", reason: "retried by an operator",
+		asked: roles.Operate,
+		name:  "retry", done: "retried", reason: "retried by an operator",
 		states: []job.State{job.StateFailed},
 		since:  func(j job.Job) time.Time { return j.FinishedAt },
 		act: func(ctx context.Context, f *fabric.Fabric, id, reason string) (job.Job, error) {

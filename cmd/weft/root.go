@@ -72,7 +72,7 @@ code is printed), 5 no server.`,
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	root.AddCommand(
-		p.newRun(), p.newServe(), p.newEnqueue(), p.newWork(), p.newJob(), p.newStage(), p.newCron(), p.newWorker(), p.newDoctor(), p.newBench(), p.newBenchWorker(), p.newVersion(), newConfigTopic(),
+		p.newRun(), p.newServe(), p.newEnqueue(), p.newWork(), p.newJob(), p.newStage(), p.newCron(), p.newWorker(), p.newDoctor(), p.newKeep(), p.newAuth(), p.newBench(), p.newBenchWorker(), p.newVersion(), newConfigTopic(),
 	)
 	return root
 }

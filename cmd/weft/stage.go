@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/internal/roles"
 )
 
 func (p *program) newStage() *cobra.Command {
@@ -29,10 +30,13 @@ func (p *program) newStage() *cobra.Command {
 }
 
 // onStage connects and does something with the stage that the command names.
-func (p *program) onStage(cmd *cobra.Command, name string, do func(context.Context, *fabric.Fabric, string) error) *cobra.Command {
+func (p *program) onStage(cmd *cobra.Command, name string, act roles.Act, do func(context.Context, *fabric.Fabric, string) error) *cobra.Command {
 	cmd.Args = oneStage
 	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, args []string) error {
 		return p.with(ctx, s, name, func(ctx context.Context, a *app.App) error {
+			if err := a.Refusals().May(ctx, act); err != nil {
+				return err
+			}
 			return p.bounded(ctx, func(ctx context.Context) error { return do(ctx, a.Fabric(), args[0]) })
 		})
 	})
@@ -49,7 +53,7 @@ pause lasts until weft stage resume, also over restarts of workers and servers.`
 		Example: `  weft stage pause hash --reason "disk is being replaced"`,
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever looks at the stage")
-	return p.onStage(cmd, "stage pause", func(ctx context.Context, f *fabric.Fabric, name string) error {
+	return p.onStage(cmd, "stage pause", roles.Operate, func(ctx context.Context, f *fabric.Fabric, name string) error {
 		_, err := f.PauseStage(ctx, name, whoami(), reason)
 		return err
 	})
@@ -73,7 +77,7 @@ func (p *program) newStageResume() *cobra.Command {
 		Short:   "Begin jobs of a stage again",
 		Example: `  weft stage resume hash`,
 	}
-	return p.onStage(cmd, "stage resume", func(ctx context.Context, f *fabric.Fabric, name string) error {
+	return p.onStage(cmd, "stage resume", roles.Operate, func(ctx context.Context, f *fabric.Fabric, name string) error {
 		_, err := f.ResumeStage(ctx, name)
 		return err
 	})
@@ -98,7 +102,7 @@ within some seconds, each for the jobs it claims from then on.`,
 		}
 		return nil
 	}
-	return p.onStage(cmd, "stage set", func(ctx context.Context, f *fabric.Fabric, name string) error {
+	return p.onStage(cmd, "stage set", roles.Operate, func(ctx context.Context, f *fabric.Fabric, name string) error {
 		lease, concurrency := &set.Lease, &set.Concurrency
 		if !flags.Changed("lease") {
 			lease = nil
@@ -128,7 +132,7 @@ func yesNo(is bool) string {
 
 // notCounted says of how long ago the counts are that nobody keeps.
 func (p *program) notCounted(s fabric.StageStatus, f *fabric.Fabric) {
-	hint := "weft work or weft serve runs one"
+	hint := "weft work, weft serve or weft keep runs one"
 	if s.Counted.IsZero() {
 		p.note("no keeper runs, so nobody has counted blocked and ended jobs; %s", hint)
 		return

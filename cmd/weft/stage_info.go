@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/stream"
 )
 
@@ -25,7 +26,7 @@ settings say, which weft doctor --repair sets right.`,
   weft stage info hash --json | jq .oldest_waiting`,
 	}
 	jsonFlag(cmd, &asJSON)
-	return p.onStage(cmd, "stage info", func(ctx context.Context, f *fabric.Fabric, name string) error {
+	return p.onStage(cmd, "stage info", roles.Look, func(ctx context.Context, f *fabric.Fabric, name string) error {
 		r, err := f.StageReport(ctx, name)
 		if err != nil {
 			return err

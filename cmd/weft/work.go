@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -22,6 +23,7 @@ group gets SIGTERM, and SIGKILL 5 s later.`
 
 func (p *program) newWork() *cobra.Command {
 	var id string
+	var keeper bool
 	var command commandFlags
 	cmd := &cobra.Command{
 		Use:   "work STAGE [flags] -- CMD...",
@@ -38,6 +40,7 @@ second stops them at once.`,
 		Args: checkDash,
 	}
 	cmd.Flags().StringVar(&id, "id", "", "`WORKER` id; a fresh one by default")
+	cmd.Flags().BoolVar(&keeper, "keeper", true, "run a keeper beside the work; by default not with --role runner")
 	command.bind(cmd)
 	loader := connecting(cmd, "lease", "concurrency", "drain")
 	loader.Default.Log.Level = "info"
@@ -50,11 +53,14 @@ second stops them at once.`,
 		if err != nil {
 			return err
 		}
-		return p.work(ctx, s, handler, app.Work{Stage: stage, Handler: handler, WorkerID: id, Grace: handler.Grace()})
+		if s.Connection.Role == string(roles.Runner) && !cmd.Flags().Changed("keeper") {
+			keeper = false // the role has not the permissions
+		}
+		return p.work(ctx, s, handler, keeper, app.Work{Stage: stage, Handler: handler, WorkerID: id, Grace: handler.Grace()})
 	})
 }
 
-func (p *program) work(ctx context.Context, s settings, handler *commandHandler, w app.Work) (err error) {
+func (p *program) work(ctx context.Context, s settings, handler *commandHandler, keeper bool, w app.Work) (err error) {
 	if w.WorkerID != "" {
 		if err := job.CheckWorker(w.WorkerID); err != nil {
 			return err
@@ -63,7 +69,7 @@ func (p *program) work(ctx context.Context, s settings, handler *commandHandler,
 	ctx, second, stop := app.Signals(ctx)
 	defer stop()
 	w.Abort = second
-	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft work " + w.Stage, Keep: true})
+	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft work " + w.Stage, Keep: keeper})
 	if err != nil {
 		return stoppedOr(ctx, err)
 	}
@@ -78,7 +84,10 @@ func (p *program) work(ctx context.Context, s settings, handler *commandHandler,
 // checkLease says so when a lease was given that the stage does not have.
 func (p *program) checkLease(ctx context.Context, s settings, a *app.App, stage string) error {
 	return p.bounded(ctx, func(ctx context.Context) error {
+		ctx, end := a.Refusals().Bound(ctx)
+		defer end()
 		lease, err := a.StageLease(ctx, stage)
+		err = app.Refused(ctx, err)
 		if err == nil && s.given("lease") && lease != s.Lease {
 			p.note("stage %s exists with lease %s and keeps it; lease %s is for a new stage", stage, lease, s.Lease)
 		}

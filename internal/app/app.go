@@ -14,6 +14,7 @@ import (
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/api"
 	"github.com/weft-fabric/weft/internal/embed"
+	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -50,6 +51,7 @@ type App struct {
 	cleanups cleanups
 	server   *embed.Server
 	conn     *nats.Conn
+	refusals *Refusals
 	fabric   *fabric.Fabric
 }
 
@@ -81,7 +83,7 @@ func Start(ctx context.Context, o Options) (_ *App, err error) {
 // connect starts the embedded server if there is one, and connects.
 func (a *App) connect(ctx context.Context) error {
 	if a.options.Server == nil {
-		nc, err := Connect(a.options.Config.Connection, a.options.Name, a.options.Logger)
+		nc, err := Connect(a.options.Config.Connection, a.options.Config.Namespace, a.options.Name, a.options.Logger)
 		return a.connected(nc, err)
 	}
 	server := embed.New(*a.options.Server)
@@ -94,6 +96,7 @@ func (a *App) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	options = append(options, inbox(a.options.Config.Connection, a.options.Config.Namespace)...)
 	options = append(options, server.InProcess())
 	options = append(options, lasting(a.options.Name, a.options.Logger)...)
 	nc, err := nats.Connect("", options...)
@@ -108,6 +111,7 @@ func (a *App) connected(nc *nats.Conn, err error) error {
 		return err
 	}
 	a.conn = nc
+	a.refusals = HearRefusals(nc, a.options.Config, a.options.Logger)
 	a.cleanups.add("the connection", func(context.Context) error {
 		nc.Close()
 		return nil
@@ -116,11 +120,18 @@ func (a *App) connected(nc *nats.Conn, err error) error {
 }
 
 func (a *App) open(ctx context.Context) error {
+	ctx, end := a.refusals.Bound(ctx)
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	f, err := fabric.Open(ctx, a.conn, FabricOptions(a.options.Config, a.options.Logger))
+	o := FabricOptions(a.options.Config, a.options.Logger)
+	// Who keeps has to offer items and to make consumers, and so has the permission to.
+	role := roles.Role(a.options.Config.Connection.Role)
+	o.OfferBySchedule = role == roles.Runner && !a.options.Keep
+	o.LeavePauses = o.OfferBySchedule || role == roles.Backend
+	f, err := fabric.Open(ctx, a.conn, o)
 	if err != nil {
-		return openError(a.conn, err)
+		return openError(a.conn, Refused(ctx, err))
 	}
 	a.fabric = f
 	a.cleanups.add("the fabric", func(context.Context) error {
@@ -153,6 +164,9 @@ func FabricOptions(c config.Config, log *slog.Logger) fabric.Options {
 
 // Fabric is the fabric that the process is connected to.
 func (a *App) Fabric() *fabric.Fabric { return a.fabric }
+
+// Refusals hears what the server refuses this process.
+func (a *App) Refusals() *Refusals { return a.refusals }
 
 // Server is the embedded server, nil if there is none.
 func (a *App) Server() *embed.Server { return a.server }

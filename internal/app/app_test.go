@@ -106,7 +106,7 @@ func TestNoServer(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
 	began := time.Now()
-	_, err := app.Connect(config.Connection{Server: "nats://user:secret@" + address}, "test", quiet)
+	_, err := app.Connect(config.Connection{Server: "nats://user:secret@" + address}, "weft", "test", quiet)
 	if app.ExitCode(err) != app.ExitNoServer || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "weft serve") {
 		t.Errorf("got %v", err)
 	}
@@ -162,7 +162,7 @@ func TestIdentities(t *testing.T) {
 		{config.Connection{Server: withToken.ClientURL(), User: "token"}, app.ExitDone},
 		{config.Connection{Server: withUser.ClientURL(), NKey: "/no/such"}, app.ExitUsage},
 	} {
-		nc, err := app.Connect(test.c, "test", quiet)
+		nc, err := app.Connect(test.c, "weft", "test", quiet)
 		if nc != nil {
 			nc.Close()
 		}
@@ -206,7 +206,7 @@ func TestNATSContexts(t *testing.T) {
 		"unknown":          {config.Connection{Context: "other"}, app.ExitUsage},
 		"server given too": {config.Connection{Context: "ours", Server: s.ClientURL()}, app.ExitDone},
 	} {
-		nc, err := app.Connect(test.c, "test", quiet)
+		nc, err := app.Connect(test.c, "weft", "test", quiet)
 		if nc != nil {
 			nc.Close()
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-fabric/weft/config"
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/roles"
 )
 
 // connectTimeout bounds the first connection to each server.
@@ -26,8 +27,11 @@ const reconnectWait = 500 * time.Millisecond
 // given context, else to the selected context, else to 127.0.0.1:4222. A lost
 // connection is taken up again for as long as it takes; that there is none at
 // the start is an error at once.
-func Connect(c config.Connection, name string, log *slog.Logger) (*nats.Conn, error) {
-	options, err := clientOptions(c)
+//
+// The namespace and the role name the inbox where answers come, unless one is
+// given; a context's own holds when neither is.
+func Connect(c config.Connection, namespace, name string, log *slog.Logger) (*nats.Conn, error) {
+	options, err := clientOptions(c, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +61,7 @@ func dial(c config.Connection, options []nats.Option) (*nats.Conn, error) {
 
 // clientOptions are the options of who asks. Options come after a context's own,
 // so that what is given beside a context wins over it.
-func clientOptions(c config.Connection) ([]nats.Option, error) {
+func clientOptions(c config.Connection, namespace string) ([]nats.Option, error) {
 	var options []nats.Option
 	if c.Server != "" && c.Context != "" {
 		options = append(options, servers(c.Server))
@@ -67,6 +71,7 @@ func clientOptions(c config.Connection) ([]nats.Option, error) {
 		return nil, err
 	}
 	options = append(options, credentials...)
+	options = append(options, inbox(c, namespace)...)
 	if c.TLS.Cert != "" {
 		options = append(options, nats.ClientCert(c.TLS.Cert, c.TLS.Key))
 	}
@@ -88,6 +93,17 @@ func servers(list string) nats.Option {
 		}
 		return nil
 	}
+}
+
+// inbox is where the answers to this process come.
+func inbox(c config.Connection, namespace string) []nats.Option {
+	switch {
+	case c.InboxPrefix != "":
+		return []nats.Option{nats.CustomInboxPrefix(c.InboxPrefix)}
+	case c.Role != "":
+		return []nats.Option{nats.CustomInboxPrefix(roles.InboxPrefix(namespace, roles.Role(c.Role)))}
+	}
+	return nil
 }
 
 func credentials(c config.Connection) ([]nats.Option, error) {

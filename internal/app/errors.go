@@ -65,6 +65,9 @@ func ExitCode(err error) int {
 	if refused, ok := errors.AsType[*job.Error](err); ok {
 		return refusalCode(refused.Code)
 	}
+	if _, ok := errors.AsType[*RefusedError](err); ok {
+		return ExitRefused
+	}
 	if errors.Is(err, fabric.ErrMissingStage) || errors.Is(err, fabric.ErrMissingCron) {
 		return ExitNotFound
 	}
@@ -93,6 +96,9 @@ func refusalCode(code job.Code) int {
 // unreachable reports whether err says that no server, or none with JetStream,
 // answered.
 func unreachable(err error) bool {
+	if _, ok := errors.AsType[*RefusedError](err); ok {
+		return false
+	}
 	if _, ok := errors.AsType[*ServerError](err); ok {
 		return true
 	}

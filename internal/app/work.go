@@ -3,9 +3,11 @@ package app
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/weft-fabric/weft/kv"
 	"github.com/weft-fabric/weft/worker"
 )
 
@@ -46,6 +48,8 @@ func (a *App) Work(ctx context.Context, w Work) (err error) {
 	o.Drain = a.options.Config.Drain
 	o.StopGrace = w.Grace + stopMargin
 	o.Logger = a.options.Logger
+	ctx, endBound := a.refusals.BoundBy(ctx, a.needed)
+	defer endBound()
 	wk, err := worker.New(runner, o)
 	if err != nil {
 		return err
@@ -62,7 +66,23 @@ func (a *App) Work(ctx context.Context, w Work) (err error) {
 	parts.Go(func() { abortOn(beside, w.Abort, wk) })
 	p := &presence{runner: runner, worker: wk, log: a.options.Logger, stage: w.Stage, slots: o.Concurrency}
 	parts.Go(func() { p.run(beside) })
-	return wk.Run(ctx)
+	return Refused(ctx, orRefusal(ctx, wk.Run(ctx)))
+}
+
+// orRefusal is the refusal that has ended the work, also if the drain went well.
+func orRefusal(ctx context.Context, err error) error {
+	if refused, ok := errors.AsType[*RefusedError](context.Cause(ctx)); ok && err == nil {
+		return refused
+	}
+	return err
+}
+
+// needed reports whether a worker cannot do its part without a permission: to be
+// answered and signalled, to take items, to write records, and to keep if it is to.
+func (a *App) needed(e *RefusedError) bool {
+	bucket := "$KV." + a.options.Config.Namespace + "."
+	return e.Subscribe || strings.Contains(e.Subject, ".CONSUMER.MSG.NEXT.") ||
+		strings.HasPrefix(e.Subject, bucket+"job.") || e.Subject == bucket+kv.LeaderKey
 }
 
 func abortOn(ctx context.Context, signal <-chan struct{}, wk *worker.Worker) {
