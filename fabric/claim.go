@@ -333,5 +333,9 @@ func (t *taking) expire() (*holding, bool, error) {
 
 // report says what was wrong with an item or a record.
 func (t *taking) report(what string, err error) {
-	t.r.log.Error(what, "job", t.item.JobID, "stage", t.item.Stage, "seq", t.item.Seq, "error", err)
+	log := t.r.log
+	if err != nil {
+		log = log.With("error", err)
+	}
+	log.Error(what, "job", t.item.JobID, "stage", t.item.Stage, "seq", t.item.Seq)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-fabric/weft/internal/natstest"
 	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/kv"
 	"github.com/weft-fabric/weft/stream"
 )
 
@@ -116,4 +117,54 @@ func TestItemEndsAClaimWhoseHolderDidNotRenew(t *testing.T) {
 	if _, err := r.Renew(t.Context(), c, nil); codeOf(err) != job.CodeStaleLease {
 		t.Fatalf("the ended claim was renewed: %v", err)
 	}
+}
+
+// A claim that was ready while nobody asked for it, as when the stage's settings
+// cannot be read, is handed out as soon as somebody asks, and not after its lease.
+func TestReadyClaimIsHandedOutThoughTheStageCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r, _, _ := heldTwice(t)
+	h := r.held("a")
+	taker := newTaker(r, "hash")
+	taker.ready = []*holding{h}
+	h.mu.Lock()
+	h.rec.Job.LeaseExpiresAt = r.f.Now().Add(time.Minute)
+	h.mu.Unlock()
+	breakStage(t, r.f)
+	claims, err := taker.claim(t.Context(), 1)
+	if err != nil || len(claims) != 1 || claims[0].Job.ID != "a" {
+		t.Fatalf("%v, %v", claims, err)
+	}
+	if _, err := taker.claim(t.Context(), 1); err == nil {
+		t.Fatal("the stage could be read")
+	}
+	if taker.Reserve() {
+		t.Error("another item is taken, though nobody can be handed its job")
+	}
+}
+
+func TestClaimWhoseLeaseRanOutWhileItWasReadyIsNotHandedOut(t *testing.T) {
+	t.Parallel()
+	r, c, _ := heldTwice(t) // its lease has run out
+	taker := newTaker(r, "hash")
+	taker.ready = []*holding{r.held("a")}
+	if claims := taker.collect(1, false); len(claims) != 0 {
+		t.Fatalf("handed out %v", claims)
+	}
+	if _, err := r.Renew(t.Context(), c, nil); codeOf(err) != job.CodeStaleLease {
+		t.Fatalf("and it can still be renewed: %v", err)
+	}
+}
+
+// breakStage puts settings there that cannot be read, and has them read again.
+func breakStage(t *testing.T, f *Fabric) {
+	t.Helper()
+	e, err := f.bucket.Get(t.Context(), kv.StageKey("hash"))
+	if err == nil {
+		_, err = f.bucket.Swap(t.Context(), kv.Write{Key: e.Key, Value: []byte("nonsense"), Revision: e.Revision})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.stages.forget("hash")
 }

@@ -51,14 +51,22 @@ func (f *Fabric) store(ctx context.Context, token job.Token, open func() (io.Rea
 }
 
 func (f *Fabric) storeFrom(ctx context.Context, token job.Token, src io.Reader) (string, error) {
+	var head bytes.Buffer
+	ref, err := inline(io.TeeReader(src, &head))
+	if err != nil || ref != "" {
+		return ref, err
+	}
+	return f.storeObject(ctx, token, io.MultiReader(&head, src))
+}
+
+// inline reads an output that a reference can hold, and makes that; of a larger
+// one it reads a little more and gives none.
+func inline(src io.Reader) (string, error) {
 	head, err := io.ReadAll(io.LimitReader(src, job.MaxInlineOutput+1))
-	if err != nil {
+	if err != nil || len(head) > job.MaxInlineOutput {
 		return "", err
 	}
-	if len(head) <= job.MaxInlineOutput {
-		return dataURI(head), nil
-	}
-	return f.storeObject(ctx, token, io.MultiReader(bytes.NewReader(head), src))
+	return dataURI(head), nil
 }
 
 // source is an output that is being read. It remembers its own error, to tell it

@@ -165,6 +165,20 @@ func (r *Runner) running(stage string) (n int) {
 	return n
 }
 
+// handOut gives a claim to its worker, unless its lease has run out while it was
+// ready and nobody asked for it. Somebody else may have the job then.
+func (r *Runner) handOut(h *holding) (c job.Claim, lasts bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.f.Now().Before(h.rec.Job.LeaseExpiresAt) {
+		return h.claim(), true
+	}
+	h.settled = true
+	r.drop(h.rec.Job.ID, h)
+	r.log.Warn("claimed job not handed out, its lease ran out first", "job", h.rec.Job.ID, "stage", h.stage.Name)
+	return job.Claim{}, false
+}
+
 // claim is what the worker gets to see of a holding. h.mu is held.
 func (h *holding) claim() job.Claim {
 	return job.Claim{Job: h.rec.Job, Token: h.rec.Job.Token(), Lease: h.stage.Lease, Nudge: h.nudge}

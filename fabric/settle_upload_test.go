@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,4 +106,38 @@ func TestStoringAnOutputEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle(t, r, c, job.CompletedWith([]byte("shorter")))
+}
+
+// restarting reads data, and has the server restarted when some of it was read.
+type restarting struct {
+	io.Reader
+	restart func()
+	left    int // bytes until then
+}
+
+func (r *restarting) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.left -= n; r.left <= 0 && r.restart != nil {
+		r.restart()
+		r.restart = nil
+	}
+	return n, err
+}
+
+func TestOutputIsStoredAgainWhenTheServerRestartsMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t)
+	p := join(t, s, lease(short))
+	r := runner(t, p.Fabric, "")
+	enqueue(t, p.Fabric, job.Spec{ID: "a", Stage: "hash", InputRef: "data:,x", MaxAttempts: 1})
+	data := strings.Repeat("0123456789abcdef", 64<<10)
+	restart := sync.OnceFunc(s.Restart)
+	settle(t, r, claimNext(t, r, "hash", "a"), job.CompletedFrom(func() (io.ReadCloser, error) {
+		return io.NopCloser(&restarting{Reader: strings.NewReader(data), restart: restart, left: len(data) / 2}), nil
+	}))
+	j := get(t, p.Fabric, "a")
+	if got := output(t, p.Fabric, j); got != data || j.Attempt != 1 {
+		t.Fatalf("%d bytes of %d, attempt %d", len(got), len(data), j.Attempt)
+	}
+	nothingLeft(t, p.nc, "hash")
 }

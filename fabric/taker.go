@@ -45,11 +45,13 @@ func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
 	defer refresh.Stop()
 	t.turn = 0
 	for {
-		if err := t.adjust(ctx); err != nil {
-			return nil, err
-		}
-		if claims := t.collect(n); len(claims) > 0 || ctx.Err() != nil {
+		err := t.adjust(ctx)
+		claims := t.collect(n, err == nil)
+		if len(claims) > 0 || ctx.Err() != nil {
 			return claims, ctx.Err()
+		}
+		if err != nil {
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():
@@ -91,22 +93,26 @@ func (t *taker) closePullers() {
 	t.pullers = nil
 }
 
-// collect hands out up to n jobs that are ready, or asks for as many as are
-// wanted and not yet in work. What is handed out fills its slots: an item that
-// still comes for them is not for this worker until it claims again.
-func (t *taker) collect(n int) []job.Claim {
+// collect hands out up to n jobs that are ready, or asks for as many as are wanted
+// and not yet in work. What is handed out fills its slots: an item that still comes
+// for them is not for this worker until it claims again. more is false while
+// nothing more is to be taken.
+func (t *taker) collect(n int, more bool) []job.Claim {
 	t.mu.Lock()
 	take := t.ready[:min(n, len(t.ready))]
 	t.ready = t.ready[len(take):]
 	t.asked = n - len(take)
+	if !more {
+		t.asked = 0
+	}
 	t.mu.Unlock()
 	claims := make([]job.Claim, 0, len(take))
 	for _, h := range take {
-		h.mu.Lock()
-		claims = append(claims, h.claim())
-		h.mu.Unlock()
+		if c, lasts := t.r.handOut(h); lasts {
+			claims = append(claims, c)
+		}
 	}
-	if len(claims) == 0 {
+	if len(claims) == 0 && more {
 		t.ask()
 	}
 	return claims

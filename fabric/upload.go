@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weft-fabric/weft/internal/natserr"
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -41,7 +46,7 @@ func (r *Runner) stored(ctx context.Context, h *holding, c job.Claim, o job.Outc
 	storing, stop := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() { r.keepLease(storing, stop, h, c) })
-	ref, err := r.f.store(storing, c.Token, o.Open())
+	ref, err := r.storeAgain(storing, c.Token, o)
 	lost := context.Cause(storing) // nil unless the lease could not be kept, or ctx has ended
 	stop(nil)
 	renewing.Wait()
@@ -54,6 +59,29 @@ func (r *Runner) stored(ctx context.Context, h *holding, c job.Claim, o job.Outc
 		return o, lost
 	}
 	return o, fmt.Errorf("job %s: %w", c.Token.JobID, explain(r.f.nc, err))
+}
+
+// storeAgain stores an output, and again from its beginning when the server went
+// away meanwhile, for as long as ctx lasts.
+func (r *Runner) storeAgain(ctx context.Context, token job.Token, o job.Outcome) (ref string, err error) {
+	wait := job.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second, Factor: 2, Jitter: 0.2}
+	for try := int64(1); ; try++ {
+		if ref, err = r.f.store(ctx, token, o.Open()); err == nil || ctx.Err() != nil || !passing(err) {
+			return ref, err
+		}
+		r.log.Warn("output not stored, trying again", "job", token.JobID, "try", try, "error", err)
+		pause(ctx, wait.Delay(try, rand.Float64()))
+	}
+}
+
+// passing reports whether an error of storing an output passes by itself: the
+// output can be read, and the server did not say that it will not have it.
+func passing(err error) bool {
+	if errors.Is(err, job.ErrInvalidJob) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrPermissionViolation) {
+		return false
+	}
+	_, refused := errors.AsType[*jetstream.APIError](err)
+	return !refused || natserr.Unknown(err)
 }
 
 // keepLease renews a claim until ctx ends, and stops what goes on under it when

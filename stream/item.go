@@ -135,7 +135,7 @@ func (q *Queue) publish(ctx context.Context, msg *nats.Msg) error {
 // which somebody may have taken meanwhile, is harmless: its taker finds that the
 // job is held by another item.
 func (q *Queue) decide(ctx context.Context, msg *nats.Msg, err error) error {
-	for ; ; err = receive(ctx, q.send(msg)) {
+	for try := 1; ; try++ {
 		switch {
 		case err == nil:
 			return nil
@@ -144,14 +144,19 @@ func (q *Queue) decide(ctx context.Context, msg *nats.Msg, err error) error {
 		case !natserr.Unknown(err):
 			return fmt.Errorf("publish %s: %w", msg.Subject, err)
 		}
+		wait := repeatWait
+		if try == 1 { // an answer that was lost has been waited for already
+			wait = 0
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("publish %s: %w", msg.Subject, err)
-		case <-time.After(repeatWait):
+		case <-time.After(wait):
 		}
 		if q.stored(ctx, msg) {
 			return nil
 		}
+		err = receive(ctx, q.send(msg))
 	}
 }
 

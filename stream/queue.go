@@ -47,7 +47,7 @@ type Queue struct {
 	api      string
 
 	mu   sync.Mutex
-	seen map[string]bool // guarded by mu: stages whose stream was there
+	seen map[string]bool // guarded by mu: stages whose stream was there, and lanes whose consumer was
 }
 
 // New makes the queue's value; nothing is created before Ensure. Items go by the
@@ -107,9 +107,7 @@ func (q *Queue) Ensure(ctx context.Context, stage string, s Settings) error {
 	if err = collect(&drifts, err); err != nil {
 		return err
 	}
-	q.mu.Lock()
-	q.seen[stage] = true
-	q.mu.Unlock()
+	q.see(stage)
 	for _, lane := range s.lanes() {
 		_, err := topology.EnsureConsumer(ctx, st, q.ConsumerConfig(stage, lane, s))
 		if err = collect(&drifts, err); err != nil {
@@ -122,28 +120,55 @@ func (q *Queue) Ensure(ctx context.Context, stage string, s Settings) error {
 	return nil
 }
 
-// removalWait is how long a server may be busy removing the files of a stream that
-// is gone. Made anew within that time, the stream can lose its folder with the old
-// one's, and never answers a publish again (nats-server 2.15.2, one of 17 times).
+// removalWait is how long a server may be busy removing the files of a stream or a
+// consumer that is gone. Made anew within that time, it can lose its folder with
+// the old one's (nats-server 2.15.2): a stream then never answers a publish again
+// (one of 17 times), a consumer can not be changed until the server is restarted.
 const removalWait = time.Second
 
 // awaitRemoval waits if a stream that was there has been deleted.
 func (q *Queue) awaitRemoval(ctx context.Context, stage string) error {
-	q.mu.Lock()
-	seen := q.seen[stage]
-	q.mu.Unlock()
-	if !seen {
+	if !q.saw(stage) {
 		return nil
 	}
 	if _, err := q.js.Stream(ctx, q.names.stream(stage)); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // the call that follows says what else is wrong
 	}
+	return awaitFiles(ctx, stage)
+}
+
+// awaitConsumerRemoval waits if a lane's consumer that was there has been deleted.
+func (q *Queue) awaitConsumerRemoval(ctx context.Context, st jetstream.Stream, stage string, lane int) error {
+	if !q.saw(laneKey(stage, lane)) {
+		return nil
+	}
+	if _, err := st.Consumer(ctx, consumer(lane)); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil // likewise
+	}
+	return awaitFiles(ctx, stage)
+}
+
+func awaitFiles(ctx context.Context, stage string) error {
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("stage %s: its stream is gone: %w", stage, ctx.Err())
+		return fmt.Errorf("stage %s: its stream or its consumer is gone: %w", stage, ctx.Err())
 	case <-time.After(removalWait):
 		return nil
 	}
+}
+
+func laneKey(stage string, lane int) string { return fmt.Sprintf("%s %d", stage, lane) }
+
+func (q *Queue) see(what string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.seen[what] = true
+}
+
+func (q *Queue) saw(what string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.seen[what]
 }
 
 // collect takes the drifts out of err, and gives back any other error.

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/app"
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -19,7 +21,8 @@ const (
 )
 
 // errSilence ends the enqueueing of a file whose server does not answer any more.
-var errSilence = errors.New("the server has not answered for " + silence.String() + "; repeat the command once it does")
+var errSilence error = &app.ServerError{Err: fmt.Errorf("the server has not answered for %s; jobs whose ids were not printed may be enqueued too: "+
+	"give lines their ids, or --resumable, to repeat the command without doubles", silence)}
 
 // enqueueFunc enqueues many specs, as the fabric does.
 type enqueueFunc func(ctx context.Context, specs iter.Seq[job.Spec], give func(fabric.Enqueued) error, opts ...fabric.EnqueueOption) error
@@ -58,8 +61,12 @@ func enqueueAll(ctx context.Context, enqueue enqueueFunc, lines iter.Seq2[number
 		}
 	}
 	err := enqueue(ctx, specs, func(e fabric.Enqueued) error {
+		n := <-ahead
+		if e.Err != nil && ctx.Err() != nil {
+			return context.Cause(ctx) // nothing is known of this line
+		}
 		late.Reset(silence)
-		return done(enqueued{<-ahead, e.Job, e.Err})
+		return done(enqueued{n, e.Job, e.Err})
 	}, opts...)
 	return errors.Join(err, broken)
 }
