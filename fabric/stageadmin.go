@@ -23,12 +23,18 @@ var ErrMissingStage = errors.New("there is no such stage")
 // would begin a job that no consumer has handed out.
 const pausePoll = 500 * time.Millisecond
 
+// mostConcurrency is above what any stage runs at once; more is a slip of the hand.
+const mostConcurrency = 1_000_000
+
 // PauseStage has nothing of the stage begun any more until ResumeStage, on any
 // worker: within a second of its return no claim begins. What runs goes on to its
 // end, and what fails waits for its next attempt. It lasts over restarts of
 // workers and servers. It fails with ErrMissingStage. A stage that is paused
 // already stays paused since when it was.
 func (f *Fabric) PauseStage(ctx context.Context, name, by, reason string) (Stage, error) {
+	if len(reason) > job.MaxReasonSize {
+		return Stage{}, stageError("pause", name, job.Invalid("a reason of %d bytes is longer than %d", len(reason), job.MaxReasonSize))
+	}
 	st, err := f.changeStage(ctx, name, func(st *Stage) {
 		if !st.Paused {
 			st.Paused, st.Pause = true, Pause{Since: f.Now(), By: by, Reason: reason}
@@ -81,6 +87,8 @@ func (f *Fabric) checkSettings(lease *time.Duration, concurrency *int) error {
 		return job.Invalid("lease %s must be at most %s, a tenth of the shortest retention", *lease, longest)
 	case concurrency != nil && *concurrency < 0:
 		return job.Invalid("concurrency %d must not be negative; 0 is no limit", *concurrency)
+	case concurrency != nil && *concurrency > mostConcurrency:
+		return job.Invalid("concurrency %d must be at most %d; 0 is no limit", *concurrency, mostConcurrency)
 	}
 	return nil
 }

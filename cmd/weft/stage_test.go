@@ -109,6 +109,8 @@ func TestStageRefusals(t *testing.T) {
 		{[]string{"stage", "set", "slow"}, app.ExitUsage, "give --lease or --concurrency"},
 		{[]string{"stage", "set", "slow", "--lease", "10ms"}, app.ExitUsage, "lease 10ms must be at least 1s"},
 		{[]string{"stage", "set", "slow", "--lease", "480h"}, app.ExitUsage, "must be at most 16h48m0s"},
+		{[]string{"stage", "set", "slow", "--concurrency", "99999999999"}, app.ExitUsage, "must be at most 1000000"},
+		{[]string{"stage", "pause", "slow", "--reason", strings.Repeat("x", 5000)}, app.ExitUsage, "longer than 4096"},
 		{[]string{"stage", "set", "slow", "--concurrency", "-1"}, app.ExitUsage, "concurrency -1 must not be negative"},
 		{[]string{"stage", "pause"}, app.ExitUsage, "give one stage"},
 	} {
