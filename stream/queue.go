@@ -109,10 +109,14 @@ func (q *Queue) Ensure(ctx context.Context, stage string, s Settings) error {
 	}
 	q.see(stage)
 	for _, lane := range s.lanes() {
+		if err := q.awaitConsumerRemoval(ctx, st, stage, lane); err != nil {
+			return err
+		}
 		_, err := topology.EnsureConsumer(ctx, st, q.ConsumerConfig(stage, lane, s))
 		if err = collect(&drifts, err); err != nil {
 			return err
 		}
+		q.see(laneKey(stage, lane))
 	}
 	if len(drifts) > 0 {
 		return &topology.DriftError{Drifts: drifts}
