@@ -343,7 +343,7 @@ func (p *Puller) dropLost() {
 // patience is how long the server may say nothing to what was asked. mu is held.
 func (p *Puller) patience() time.Duration {
 	if p.probe == asking {
-		return 2 * pullCheck
+		return pullBeat
 	}
 	return 2*pullBeat + pullCheck
 }
