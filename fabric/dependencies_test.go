@@ -201,7 +201,7 @@ func TestChainOfAThousandRunsInOrder(t *testing.T) {
 		}
 		ids = append(ids, enqueue(t, f, spec).ID)
 	}
-	awaitAll(t, f, 3*patience, ids[length-1])
+	awaitAll(t, f, 6*patience, ids[length-1]) // eight thousand round trips, one after the other
 	h.check(t, ids)
 	if order := h.all(); !slices.Equal(order, ids) {
 		t.Error("the links did not run in their order")

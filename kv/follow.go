@@ -14,24 +14,26 @@ import (
 )
 
 // Following is watching for who needs to know what a key has become and not each
-// step on the way. What changes is asked for from time to time instead of being
-// sent as it happens: a key that changed several times in between is given once.
-// A job that takes a few milliseconds is then one message instead of three, and
-// the more there is to do, the less of it following is.
+// step on the way. While little happens each change is sent as it happens; when
+// much does, it is asked for from time to time, and a key that changed several
+// times in between is given once. A job that takes a few milliseconds is then one
+// message instead of three, and the more there is to do, the less of it following
+// is.
 
 const (
-	// followWait is how long one question for the next change stands.
+	// followWait is how long one question for the next changes stands.
 	followWait = 10 * time.Second
 	// followBeat is how often the server says that it still stands. Two silent
 	// beats mean that it was lost.
 	followBeat = 2 * time.Second
+	// followCheck is how soon it is noticed that the connection was made anew.
+	followCheck = 500 * time.Millisecond
 	// followPage is how many changes are asked for at once.
 	followPage = 1024
-	// followLull lies between changes and the question for more, and followBusyLull
-	// after a page of more than followBusy.
-	followLull     = 2 * time.Millisecond
-	followBusyLull = 50 * time.Millisecond
-	followBusy     = 64
+	// followBusy is how many changes within followLull mean that much happens. Then
+	// followLull passes before what has changed is asked for.
+	followBusy = 64
+	followLull = 50 * time.Millisecond
 	// followIdle is how long the server keeps a follower that does not ask. One that
 	// was only slow begins again where it was.
 	followIdle = 10 * time.Second
@@ -93,6 +95,8 @@ type follower struct {
 	sub     *nats.Subscription
 	next    string // where this consumer is asked
 	counted uint64 // what this consumer has sent
+
+	reconnects uint64 // of the connection, when this consumer was made
 }
 
 // run follows with one consumer until it or the caller ends.
@@ -115,25 +119,26 @@ func (f *follower) run(ctx context.Context) error {
 		}
 	}
 	for {
-		if err := f.await(ctx); err != nil {
-			return err
+		busy, err := f.await(ctx)
+		for err == nil && busy {
+			if err = rest(ctx, followLull); err == nil {
+				var n int
+				n, err = f.page(ctx)
+				busy = n > followBusy
+			}
 		}
-		for lull, n := followLull, 1; n > 0; {
-			if err := rest(ctx, lull); err != nil {
-				return err
-			}
-			if n, err = f.page(ctx); err != nil {
-				return err
-			}
-			if lull = followLull; n > followBusy {
-				lull = followBusyLull
-			}
+		if err != nil {
+			return err
 		}
 	}
 }
 
 func (f *follower) open(ctx context.Context) (name string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, watchSilence)
+	limit := watchSilence // to find the last change of each key may take its time
+	if f.synced {
+		limit = answerWait
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	config := jetstream.ConsumerConfig{
 		FilterSubject: f.subject, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
@@ -146,7 +151,7 @@ func (f *follower) open(ctx context.Context) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	name, f.counted = consumer.CachedInfo().Name, 0
+	name, f.counted, f.reconnects = consumer.CachedInfo().Name, 0, f.b.js.Conn().Stats().Reconnects
 	f.next = f.b.api + ".CONSUMER.MSG.NEXT." + consumer.CachedInfo().Stream + "." + name
 	nc := f.b.js.Conn()
 	if f.sub, err = nc.SubscribeSync(nc.NewInbox()); err != nil {
@@ -182,30 +187,47 @@ func (f *follower) ask(q question) error {
 	return f.b.js.Conn().PublishRequest(f.next, f.sub.Subject, text)
 }
 
-// await gives the next change, whenever it comes.
-func (f *follower) await(ctx context.Context) error {
-	for {
-		if err := f.ask(question{Batch: 1, Expires: followWait, Beat: followBeat}); err != nil {
-			return err
+// await gives changes as they happen, until its question has been answered with
+// followBusy of them or its time is over. It reports whether they came so fast that
+// the next ones are better asked for together.
+func (f *follower) await(ctx context.Context) (busy bool, err error) {
+	if err := f.ask(question{Batch: followBusy, Expires: followWait, Beat: followBeat}); err != nil {
+		return false, err
+	}
+	began := time.Now()
+	for n := 0; n < followBusy; {
+		msg, status, err := f.hear(ctx)
+		if err != nil {
+			return false, err
 		}
-		for beating := true; beating; {
-			msg, status, err := f.hear(ctx)
-			if err != nil {
-				return err
+		if msg != nil {
+			n++
+			if err := f.pass(msg); err != nil {
+				return false, err
 			}
-			if msg != nil {
-				return f.pass(msg)
-			}
-			beating = status == statusBeat // else its time is over: ask again
+		} else if status != statusBeat {
+			return false, nil // its time is over
 		}
 	}
+	return time.Since(began) < followLull, nil
 }
 
-// hear is read for a question that stands, whose server says so.
+// hear is read for a question that stands, whose server says so from time to time.
+// One that was asked over a connection that is gone, nobody answers.
 func (f *follower) hear(ctx context.Context) (msg *nats.Msg, status string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*followBeat)
-	defer cancel()
-	return f.read(ctx)
+	for silent := time.Duration(0); ; silent += followCheck {
+		slice, cancel := context.WithTimeout(ctx, followCheck)
+		msg, status, err = f.read(slice)
+		cancel()
+		switch {
+		case err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return msg, status, err
+		case f.b.js.Conn().Stats().Reconnects != f.reconnects:
+			return nil, "", errFollowGap
+		case silent >= 2*followBeat:
+			return nil, "", err
+		}
+	}
 }
 
 // page gives the changes that are there now, up to followPage of them.
