@@ -109,7 +109,7 @@ func Run(ctx context.Context, nc *nats.Conn, o Options, give func(Figure)) (err 
 	keeper.Go(func() { _ = r.f.Keep(keeping) }) // it ends without error when it is told to
 	defer keeper.Wait()
 	defer stop()
-	for _, step := range []func(context.Context) error{r.throughput, r.bare, r.processes, r.latency, r.renewals, r.memory} {
+	for _, step := range []func(context.Context) error{r.throughput, r.latency, r.bare, r.renewals, r.processes, r.memory} {
 		if err := step(ctx); err != nil {
 			return err
 		}
