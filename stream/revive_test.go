@@ -14,14 +14,14 @@ import (
 )
 
 // brief is the ack-wait of items whose holder says nothing more.
-var brief = stream.Settings{Lease: 2 * time.Second}
+var brief = stream.Settings{Lease: 3 * time.Second}
 
 // fourTaken gives four items to a worker that falls silent: a, b, c and d.
-func fourTaken(t *testing.T) (*fixture, *pulling, chan *stream.Delivery, map[string]*stream.Delivery) {
+func fourTaken(t *testing.T, s stream.Settings) (*fixture, *pulling, chan *stream.Delivery, map[string]*stream.Delivery) {
 	t.Helper()
-	f := queue(t, brief)
+	f := queue(t, s)
 	f.offer("a", "b", "c", "d")
-	p, out := f.pull(brief, 8)
+	p, out := f.pull(s, 8)
 	p.Want(4)
 	taken := map[string]*stream.Delivery{}
 	for range 4 {
@@ -33,7 +33,7 @@ func fourTaken(t *testing.T) (*fixture, *pulling, chan *stream.Delivery, map[str
 
 func TestWithdrawalCostsNoOtherJobItsItem(t *testing.T) {
 	t.Parallel()
-	f, p, out, taken := fourTaken(t)
+	f, p, out, taken := fourTaken(t, brief)
 	defer p.Close()
 	must(t, f.Withdraw(t.Context(), stage, 3, "c"))
 	taken["d"].Ack()
@@ -49,7 +49,7 @@ func TestWithdrawalCostsNoOtherJobItsItem(t *testing.T) {
 // Once this fails before Revive is called, the server has been mended.
 func TestReviveOffersAgainWhatComesToNobody(t *testing.T) {
 	t.Parallel()
-	f, p, out, taken := fourTaken(t)
+	f, p, out, taken := fourTaken(t, settings) // nothing comes again by itself
 	defer p.Close()
 	must(t, f.stream().Purge(t.Context(), jetstream.WithPurgeSubject("weft.work."+stage+".c")))
 	taken["d"].Ack()
