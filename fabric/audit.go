@@ -11,8 +11,8 @@ import (
 
 // audits holds all records against all items at the beginning of a term, then
 // every auditEvery, and sooner after a burst. It is what makes the first promise
-// true whatever was lost: an item, a schedule, a purged stream, an update of the
-// watch.
+// true whatever was lost: an item, a schedule, a purged stream, a change that
+// was not followed.
 func (k *keeper) audits(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()

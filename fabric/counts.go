@@ -43,7 +43,7 @@ type countRecord struct {
 	Keeper string    `json:"keeper"`
 }
 
-// tallies are the counts of all stages. The goroutine of the keeper's watch notes
+// tallies are the counts of all stages. The goroutine of the keeper's follower notes
 // records, and another publishes.
 type tallies struct {
 	retention Retention

@@ -12,7 +12,7 @@ import (
 // index is what the keeper remembers of the jobs it may have to act on: those
 // under a lease, those that wait for others, those of a key, and those that
 // changed a moment ago. It grows with them and not with all jobs ever kept. Only
-// the goroutine of the watch puts jobs in, so that what it knows never goes back
+// the goroutine of the follower puts jobs in, so that what it knows never goes back
 // to something older.
 type index struct {
 	mu         sync.Mutex

@@ -60,7 +60,7 @@ type keeper struct {
 	tallies *tallies
 	wake    chan struct{} // a dependency has ended
 	burst   chan struct{} // more jobs wait than were probed
-	synced  bool          // of the watch's goroutine alone: everything that was there is known
+	synced  bool          // of the follower's goroutine alone: everything that was there is known
 
 	unproved []string  // of tidy alone: jobs that wait unchanged and may have no item
 	nextList time.Time // of tidy alone: before that no items are listed
@@ -73,8 +73,8 @@ func newKeeper(f *Fabric) *keeper {
 	}
 }
 
-// lead works until ctx ends or the watch breaks. Nothing is done before the
-// watch has shown everything that is there.
+// lead works until ctx ends or following breaks. Nothing is done before
+// everything that is there has been seen.
 func (k *keeper) lead(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -18,7 +18,8 @@ type stage struct {
 	handler     Handler
 	concurrency int
 	// slots holds one value for each free slot. The dispatcher receives, the
-	// owner of each attempt sends one back when it ends.
+	// owner of each attempt sends one back: once its handler has returned, or at
+	// the latest when the attempt is settled.
 	slots chan struct{}
 	// settling holds one value for each attempt that is being settled and has
 	// given its slot back.
