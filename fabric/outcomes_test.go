@@ -1,0 +1,524 @@
+package fabric_test
+
+// These tests prove that a feed gives each outcome at least once, whatever happens
+// to the backend, to the server or to the feed's consumer meanwhile.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/internal/natstest"
+	"github.com/weft-fabric/weft/internal/topology"
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/worker"
+)
+
+// database is where a backend lands outcomes.
+type database struct {
+	mu     sync.Mutex
+	states map[string]job.State // guarded by mu: by job id, the state landed last
+	times  map[string]int       // guarded by mu: by outcome id, how often it was landed
+}
+
+func newDatabase() *database {
+	return &database{states: map[string]job.State{}, times: map[string]int{}}
+}
+
+func (db *database) land(_ context.Context, o fabric.Outcome) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.states[o.Job.ID] = o.Job.State
+	db.times[o.ID()]++
+	return nil
+}
+
+func (db *database) state(id string) job.State {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.states[id]
+}
+
+func (db *database) jobs() int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return len(db.states)
+}
+
+// outcomes is how many different outcomes of the job were landed.
+func (db *database) outcomes(id string) (n int) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for outcome := range db.times {
+		if strings.HasPrefix(outcome, id+"/") {
+			n++
+		}
+	}
+	return n
+}
+
+// land takes of a feed until the test ends or the returned function is called.
+func land(t *testing.T, f *fabric.Fabric, name string, handle fabric.OutcomeHandler, opts ...fabric.OutcomeOption) (stop func()) {
+	t.Helper()
+	return background(t, func(ctx context.Context) error { return f.Outcomes(ctx, name, handle, opts...) })
+}
+
+// quick is the option of an ack-wait that tests can wait for.
+var quick = fabric.OutcomeAckWait(2 * time.Second)
+
+// end makes a job that ends at once, as cancelled.
+func end(t *testing.T, f *fabric.Fabric, id, stage string) {
+	t.Helper()
+	enqueue(t, f, job.Spec{ID: id, Stage: stage, InputRef: "data:,x"})
+	if _, err := f.Cancel(t.Context(), id, "enough"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awaitLanded(t *testing.T, db *database, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		natstest.Eventually(t, patience, id+" is landed", func() bool { return db.state(id) != "" })
+	}
+}
+
+// verdict is how a job of the long test ends, by its number.
+func verdict(id string) (job.Outcome, job.State) {
+	if strings.HasSuffix(id, "7") {
+		return job.Discarded("no good"), job.StateFailed
+	}
+	return job.Completed("data:,done"), job.StateSucceeded
+}
+
+// A backend that was down while 10,000 jobs finished receives each outcome at least
+// once after its return: those that it had in hand when it died, those of before the
+// server was restarted, and those of after.
+func TestBackendThatWasDownReceivesEachOutcome(t *testing.T) {
+	t.Parallel()
+	const before, all = 300, 10_000
+	s := natstest.Start(t)
+	p := join(t, s, terse(t))
+	keep(t, p.Fabric)
+	var ran atomic.Int64
+	work(t, p.Fabric, "hash", 128, func(_ context.Context, task *worker.Task) job.Outcome {
+		ran.Add(1)
+		o, _ := verdict(task.Job().ID)
+		return o
+	})
+
+	first, inHand := dyingBackend(t, s)
+	enqueueNumbered(t, p.Fabric, 0, before)
+	died := first()
+
+	enqueueNumbered(t, p.Fabric, before, all)
+	natstest.Eventually(t, patience, "half of the jobs ran", func() bool { return ran.Load() > all/2 })
+	s.Restart()
+	natstest.Eventually(t, 2*patience, "all jobs ran", func() bool { return ran.Load() >= all })
+
+	db := newDatabase()
+	back := join(t, s, terse(t))
+	land(t, back.Fabric, "billing", db.land, quick, fabric.OutcomeHandlers(8))
+	natstest.Eventually(t, 2*patience, "each outcome is landed", func() bool { return db.jobs()+died.jobs() >= all && landedAll(db, died, all) })
+	for i := range all {
+		id := numbered(i)
+		if _, want := verdict(id); db.state(id) != want && died.state(id) != want {
+			t.Errorf("%s is landed as %q and %q, want %s", id, db.state(id), died.state(id), want)
+		}
+	}
+	for _, id := range inHand() {
+		if db.state(id) == "" {
+			t.Errorf("%s was in the hands of the backend that died, and did not come again", id)
+		}
+	}
+}
+
+func numbered(i int) string { return fmt.Sprintf("job-%05d", i) }
+
+// landedAll looks for the jobs one by one, as a job may be landed in both.
+func landedAll(db, died *database, all int) bool {
+	for i := range all {
+		if id := numbered(i); db.state(id) == "" && died.state(id) == "" {
+			return false
+		}
+	}
+	return true
+}
+
+func enqueueNumbered(t *testing.T, f *fabric.Fabric, from, to int) {
+	t.Helper()
+	specs := func(yield func(job.Spec) bool) {
+		for i := from; i < to && yield(job.Spec{ID: numbered(i), Stage: "hash", InputRef: "data:,x"}); i++ {
+		}
+	}
+	err := f.EnqueueMany(t.Context(), specs, func(e fabric.Enqueued) error { return e.Err })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dyingBackend lands some outcomes and gets stuck in others. die kills it while its
+// handlers hold these, and gives what it had landed.
+func dyingBackend(t *testing.T, s *natstest.Server) (die func() *database, inHand func() []string) {
+	t.Helper()
+	const handlers = 4
+	b := join(t, s, quiet)
+	db, release := newDatabase(), make(chan struct{})
+	var mu sync.Mutex
+	var stuck []string
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = b.Outcomes(ctx, "billing", func(ctx context.Context, o fabric.Outcome) error {
+			if db.jobs() < 100 {
+				return db.land(ctx, o)
+			}
+			mu.Lock()
+			stuck = append(stuck, o.Job.ID)
+			mu.Unlock()
+			<-release
+			return nil
+		}, quick, fabric.OutcomeHandlers(handlers))
+	}()
+	inHand = func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), stuck...)
+	}
+	return func() *database {
+		t.Helper()
+		natstest.Eventually(t, patience, "handlers hold outcomes", func() bool { return len(inHand()) == handlers })
+		b.die()
+		cancel()
+		close(release)
+		<-done
+		return db
+	}, inHand
+}
+
+func TestOutcomesOfAFilterAlone(t *testing.T) {
+	t.Parallel()
+	f := open(t, natstest.Conn(t))
+	end(t, f, "a1", "a")
+	end(t, f, "b1", "b")
+	work(t, f, "a", 1, nil)
+	stages, states := newDatabase(), newDatabase()
+	land(t, f, "stages", stages.land, fabric.OnlyOutcomes(fabric.Filter{Stage: "a"}))
+	land(t, f, "states", states.land, fabric.OnlyOutcomes(fabric.Filter{States: []job.State{job.StateSucceeded}, Labels: map[string]string{"who": "ann"}}))
+	enqueue(t, f, job.Spec{ID: "other", Stage: "a", InputRef: "data:,x"})
+	enqueue(t, f, job.Spec{ID: "hers", Stage: "a", InputRef: "data:,x", Labels: map[string]string{"who": "ann"}})
+	end(t, f, "b2", "b")
+	awaitLanded(t, stages, "a1", "other", "hers")
+	awaitLanded(t, states, "hers")
+	untaken(t, f)
+	if stages.jobs() != 3 || states.jobs() != 1 {
+		t.Errorf("landed %v and %v", stages.states, states.states)
+	}
+}
+
+// untaken waits until no feed has anything left to give.
+func untaken(t *testing.T, f *fabric.Fabric) {
+	t.Helper()
+	natstest.Eventually(t, patience, "all is taken and acknowledged", func() bool {
+		feeds, err := f.Feeds(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range feeds {
+			if s.Pending > 0 || s.Unacked > 0 {
+				return false
+			}
+		}
+		return len(feeds) > 0
+	})
+}
+
+func TestOutcomeComesAgainAfterAnErrorAndAPanic(t *testing.T) {
+	t.Parallel()
+	f := open(t, natstest.Conn(t), quiet)
+	db := newDatabase()
+	var tries atomic.Int64
+	land(t, f, "billing", func(ctx context.Context, o fabric.Outcome) error {
+		switch tries.Add(1) {
+		case 1:
+			return errors.New("the database is away")
+		case 2:
+			panic("a mistake")
+		}
+		if o.Deliveries != 3 {
+			t.Errorf("delivery %d is the third", o.Deliveries)
+		}
+		return db.land(ctx, o)
+	})
+	end(t, f, "one", "hash")
+	awaitLanded(t, db, "one")
+	untaken(t, f)
+	if n := tries.Load(); n != 3 {
+		t.Errorf("%d tries", n)
+	}
+}
+
+// While its handler runs, an outcome is nobody else's, however long that takes.
+func TestOutcomeIsHeldWhileItsHandlerRuns(t *testing.T) {
+	t.Parallel()
+	f := open(t, natstest.Conn(t))
+	release, began := make(chan struct{}), make(chan uint64, 10)
+	for range 2 {
+		land(t, f, "billing", func(ctx context.Context, o fabric.Outcome) error {
+			began <- o.Deliveries
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return nil
+		}, fabric.OutcomeAckWait(fabric.MinAckWait))
+	}
+	end(t, f, "long", "hash")
+	await(t, began, "the handler runs")
+	held := time.Now()
+	natstest.Eventually(t, patience, "three times ack-wait pass", func() bool { return time.Since(held) > 3*fabric.MinAckWait })
+	close(release)
+	untaken(t, f)
+	if len(began) != 0 {
+		t.Errorf("it was handed out again, delivery %d", <-began)
+	}
+}
+
+func TestBackendsOfOneNameShareAFeed(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t)
+	const n = 60
+	one, two := newDatabase(), newDatabase()
+	for _, db := range []*database{one, two} {
+		b := join(t, s)
+		land(t, b.Fabric, "billing", func(ctx context.Context, o fabric.Outcome) error {
+			// Neither goes on until both have had one.
+			natstest.Eventually(t, patience, "both take", func() bool {
+				_ = db.land(ctx, o)
+				return ctx.Err() != nil || one.jobs() > 0 && two.jobs() > 0
+			})
+			return nil
+		})
+	}
+	f := join(t, s)
+	for i := range n {
+		end(t, f.Fabric, numbered(i), "hash")
+	}
+	natstest.Eventually(t, patience, "all are landed", func() bool { return one.jobs()+two.jobs() == n })
+	untaken(t, f.Fabric)
+	for i := range n {
+		if id := numbered(i); one.outcomes(id)+two.outcomes(id) != 1 {
+			t.Errorf("%s: %d and %d", id, one.outcomes(id), two.outcomes(id))
+		}
+	}
+}
+
+// A feed whose consumer was deleted is made anew as it was, also while nobody took
+// of it, and what is kept comes again from where it began.
+func TestDeletedConsumerOfAFeedIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Conn(t)
+	f := open(t, nc, quiet)
+	end(t, f, "old", "hash")
+	db := newDatabase()
+	stop := land(t, f, "billing", db.land, quick, fabric.FromNow())
+	untaken(t, f)
+	end(t, f, "seen", "hash")
+	awaitLanded(t, db, "seen")
+	st := serverStream(t, nc, "KV_weft")
+	before := consumerConfig(t, st, "outcomes-billing")
+	drop := func() {
+		t.Helper()
+		if err := st.DeleteConsumer(t.Context(), "outcomes-billing"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drop()
+	end(t, f, "meanwhile", "hash")
+	awaitLanded(t, db, "meanwhile")
+	if after := consumerConfig(t, st, "outcomes-billing"); fmt.Sprintf("%+v", after) != fmt.Sprintf("%+v", before) {
+		t.Errorf("made anew as %+v, it was %+v", after, before)
+	}
+	untaken(t, f)
+	stop()
+	drop()
+	end(t, f, "away", "hash")
+	land(t, f, "billing", db.land)
+	awaitLanded(t, db, "away")
+	untaken(t, f)
+	if db.state("old") != "" {
+		t.Error("what had ended before the feed began is landed")
+	}
+}
+
+func TestRemovedFeedEndsWhoeverTakesOfIt(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Conn(t)
+	f := open(t, nc, quiet)
+	ended := make(chan error, 1)
+	db := newDatabase()
+	go func() { ended <- f.Outcomes(t.Context(), "billing", db.land) }()
+	end(t, f, "one", "hash")
+	awaitLanded(t, db, "one")
+	if err := f.RemoveFeed(t.Context(), "billing"); err != nil {
+		t.Fatal(err)
+	}
+	if err := await(t, ended, "it ends"); !errors.Is(err, fabric.ErrMissingFeed) {
+		t.Errorf("it ended with %v", err)
+	}
+	if _, err := serverStream(t, nc, "KV_weft").Consumer(t.Context(), "outcomes-billing"); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		t.Errorf("its consumer: %v", err)
+	}
+	if err := f.RemoveFeed(t.Context(), "billing"); !errors.Is(err, fabric.ErrMissingFeed) {
+		t.Errorf("removed twice: %v", err)
+	}
+	again := newDatabase() // one of the same name is a new one
+	land(t, f, "billing", again.land)
+	awaitLanded(t, again, "one")
+}
+
+// An operator's retry gives a job a second outcome, which is not the first one again.
+func TestRetriedJobHasASecondOutcome(t *testing.T) {
+	t.Parallel()
+	f := open(t, natstest.Conn(t), attempts(1))
+	db := newDatabase()
+	land(t, f, "billing", db.land)
+	var tries atomic.Int64
+	work(t, f, "hash", 1, func(context.Context, *worker.Task) job.Outcome {
+		if tries.Add(1) == 1 {
+			return job.Failed("no")
+		}
+		return job.Completed("data:,done")
+	})
+	enqueue(t, f, job.Spec{ID: "one", Stage: "hash", InputRef: "data:,x"})
+	natstest.Eventually(t, patience, "it is landed as failed", func() bool { return db.state("one") == job.StateFailed })
+	if _, err := f.Retry(t.Context(), "one", "once more"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, patience, "it is landed as succeeded", func() bool { return db.state("one") == job.StateSucceeded })
+	if n := db.outcomes("one"); n != 2 {
+		t.Errorf("%d outcomes", n)
+	}
+}
+
+func TestFeedWithOtherSettingsIsRefused(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Conn(t)
+	f := open(t, nc)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stop := land(t, f, "billing", newDatabase().land, fabric.OnlyOutcomes(fabric.Filter{Stage: "a"}))
+	untaken(t, f)
+	err := f.Outcomes(ctx, "billing", newDatabase().land)
+	if _, ok := errors.AsType[*fabric.FeedConflict](err); !ok || !strings.Contains(err.Error(), "was made with stage a, not any") {
+		t.Errorf("another filter: %v", err)
+	}
+	err = f.Outcomes(ctx, "billing", newDatabase().land, quick, fabric.OnlyOutcomes(fabric.Filter{Stage: "a"}))
+	if _, ok := errors.AsType[*fabric.FeedConflict](err); !ok || !strings.Contains(err.Error(), "ack-wait 30s, not 2s") {
+		t.Errorf("another ack-wait: %v", err)
+	}
+	stop()
+	st := serverStream(t, nc, "KV_weft")
+	changed := consumerConfig(t, st, "outcomes-billing")
+	changed.MaxDeliver = 5
+	if _, err := st.UpdateConsumer(ctx, changed); err != nil {
+		t.Fatal(err)
+	}
+	err = f.Outcomes(ctx, "billing", newDatabase().land, fabric.OnlyOutcomes(fabric.Filter{Stage: "a"}))
+	if _, ok := errors.AsType[*topology.DriftError](err); !ok || !strings.Contains(err.Error(), "max_deliver is 5 and must be -1") {
+		t.Errorf("drifted: %v", err)
+	}
+	if found := findings(t, nc, true); len(found) != 1 || !found[0].Repaired {
+		t.Errorf("doctor found %+v", found)
+	}
+	db := newDatabase()
+	land(t, f, "billing", db.land, fabric.OnlyOutcomes(fabric.Filter{Stage: "a"}))
+	end(t, f, "a1", "a")
+	awaitLanded(t, db, "a1")
+}
+
+func TestBadFeedsAreRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t, natstest.Conn(t))
+	for _, c := range []struct {
+		name string
+		opt  fabric.OutcomeOption
+		says string
+	}{
+		{"", fabric.FromNow(), `feed name ""`},
+		{"Bill.ing", fabric.FromNow(), `feed name "Bill.ing" is not a-z or 0-9`},
+		{strings.Repeat("x", 65), fabric.FromNow(), "feed name"},
+		{"billing", fabric.OutcomeHandlers(0), "0 handlers"},
+		{"billing", fabric.OutcomeHandlers(257), "257 handlers"},
+		{"billing", fabric.OutcomeAckWait(time.Millisecond), "ack-wait 1ms"},
+		{"billing", fabric.OnlyOutcomes(fabric.Filter{Limit: 1}), "no limit"},
+		{"billing", fabric.OnlyOutcomes(fabric.Filter{States: []job.State{job.StateLeased}}), "give succeeded, failed or cancelled"},
+		{"billing", fabric.OnlyOutcomes(fabric.Filter{Stage: "A"}), "stage"},
+	} {
+		err := f.Outcomes(t.Context(), c.name, newDatabase().land, c.opt)
+		if !errors.Is(err, job.ErrInvalidJob) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v, want %s", c.name, err, c.says)
+		}
+	}
+	if feeds, err := f.Feeds(t.Context()); err != nil || len(feeds) != 0 {
+		t.Errorf("%+v, %v", feeds, err)
+	}
+}
+
+// A feed of three servers goes on while its leaders change.
+func TestFeedGoesOnWhileLeadersChange(t *testing.T) {
+	t.Parallel()
+	servers := natstest.Cluster(t)
+	f := open(t, servers[0].Connect(), threefold, quiet)
+	db := newDatabase()
+	land(t, f, "billing", db.land, quick)
+	untaken(t, f)
+	steps := stepDown(t, servers[1].Connect(), 300*time.Millisecond, "CONSUMER.LEADER.STEPDOWN.KV_weft.outcomes-billing", "STREAM.LEADER.STEPDOWN.KV_weft")
+	const n = 50
+	for i := range n {
+		end(t, f, numbered(i), "hash")
+	}
+	steps()
+	for i := range n {
+		awaitLanded(t, db, numbered(i))
+	}
+}
+
+// A watch is a feed without a name: it goes on after a restart, and nothing of it
+// stays on the server.
+func TestWatchIsAFeedWithoutAName(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t)
+	f := join(t, s)
+	end(t, f.Fabric, "before", "hash")
+	db := newDatabase()
+	stop := background(t, func(ctx context.Context) error {
+		for j, err := range f.Watch(ctx) {
+			if err != nil {
+				return err
+			}
+			_ = db.land(ctx, fabric.Outcome{Job: j})
+		}
+		return nil
+	})
+	awaitLanded(t, db, "before")
+	s.Restart()
+	end(t, f.Fabric, "after", "hash")
+	natstest.Eventually(t, patience, "the change after the restart", func() bool { return db.state("after") == job.StateCancelled })
+	stop()
+	natstest.Eventually(t, patience, "no consumer is left", func() bool {
+		info, err := serverStream(t, f.nc, "KV_weft").Info(t.Context())
+		return err == nil && info.State.Consumers == 0
+	})
+	if feeds, err := f.Feeds(t.Context()); err != nil || len(feeds) != 0 {
+		t.Errorf("%+v, %v", feeds, err)
+	}
+}
