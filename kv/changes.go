@@ -69,7 +69,11 @@ type reader struct {
 
 // run reads with one consumer until it, the caller or ctx ends.
 func (r *reader) run(ctx context.Context) error {
-	making, cancel := context.WithTimeout(ctx, watchSilence)
+	limit := watchSilence // to find what is there may take its time
+	if r.began {
+		limit = answerWait
+	}
+	making, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c, err := r.b.stream.CreateConsumer(making, jetstream.ConsumerConfig{
 		FilterSubjects: r.subjects,

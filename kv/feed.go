@@ -185,7 +185,7 @@ func (f *Feed) Take(ctx context.Context, n int, give func(*Delivery)) error {
 	if bad != nil {
 		return bad
 	}
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionClosed) {
 		return err
 	}
 	// A server that is not up yet answers as little as a consumer that is gone.
@@ -206,27 +206,48 @@ const (
 )
 
 // take asks a consumer for up to n messages and gives them as they come. It ends
-// without an error when the question was answered or its time is over, and with
-// errStopped when give wants no more.
+// without an error when the question was answered, its time is over, or the
+// connection over which it was asked was made anew, and with errStopped when give
+// wants no more.
 func (b *Bucket) take(ctx context.Context, c jetstream.Consumer, n int, give func(jetstream.Msg) bool) error {
 	// The client takes the time of a question from a deadline, and refuses a short one.
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
+	switch conn := b.js.Conn(); {
+	case conn.IsClosed():
+		return nats.ErrConnectionClosed
+	case !conn.IsConnected():
+		return nats.ErrDisconnected
+	}
+	reconnects := b.js.Conn().Stats().Reconnects
 	batch, err := c.Fetch(n, jetstream.FetchContext(asking), jetstream.FetchHeartbeat(takeBeat))
 	if err != nil {
 		return err
 	}
-	for msg := range batch.Messages() { // also what has come when ctx ends
-		if !give(msg) {
-			return errStopped
+	reconnected := false
+	check := time.NewTicker(followCheck)
+	defer check.Stop()
+	for messages := batch.Messages(); messages != nil; { // also what has come when ctx ends
+		select {
+		case <-check.C:
+			if reconnected = b.js.Conn().Stats().Reconnects != reconnects; reconnected {
+				cancel()
+			}
+		case msg, open := <-messages:
+			if !open {
+				messages = nil
+			} else if !give(msg) {
+				return errStopped
+			}
 		}
 	}
-	if ctx.Err() != nil {
+	switch err := batch.Error(); {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) {
+	case reconnected, errors.Is(err, nats.ErrTimeout):
+		return nil
+	default:
 		return err
 	}
-	return nil
 }
