@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weft-fabric/weft/fabric"
@@ -194,5 +195,51 @@ func TestWatchIsAFeedWithoutAName(t *testing.T) {
 	})
 	if feeds, err := f.Feeds(t.Context()); err != nil || len(feeds) != 0 {
 		t.Errorf("%+v, %v", feeds, err)
+	}
+}
+
+// A program in another language makes a feed and takes of it as docs/protocol.md
+// says; the fabric then finds it as its own.
+func TestFeedMadeByTheProtocolIsTheFabrics(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Conn(t)
+	f := open(t, nc)
+	end(t, f, "one", "hash")
+	ask := func(subject, body string) *nats.Msg {
+		t.Helper()
+		msg, err := nc.Request(subject, []byte(body), patience)
+		if err != nil || strings.Contains(string(msg.Data), `"error"`) {
+			t.Fatalf("%s: %+v, %v", subject, msg, err)
+		}
+		return msg
+	}
+	key := nats.NewMsg("$KV.weft.outcomes.billing")
+	key.Header.Set("Nats-Expected-Last-Subject-Sequence", "0")
+	key.Data = []byte(`{"name":"billing","stage":"hash","ack_wait":"30s","after":0,"created_at":"2026-11-30T14:00:00Z"}`)
+	if answer, err := nc.RequestMsg(key, patience); err != nil || strings.Contains(string(answer.Data), `"error"`) {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	ask("$JS.API.CONSUMER.CREATE.KV_weft.outcomes-billing.$KV.weft.job.*", `{"stream_name":"KV_weft","action":"create","config":{
+		"durable_name":"outcomes-billing","filter_subject":"$KV.weft.job.*","deliver_policy":"by_start_sequence","opt_start_seq":1,
+		"ack_policy":"explicit","ack_wait":30000000000,"max_deliver":-1,"max_ack_pending":1000,"replay_policy":"instant",
+		"metadata":{"weft.version":"1"}}}`)
+	msg := ask("$JS.API.CONSUMER.MSG.NEXT.KV_weft.outcomes-billing", `{"batch":1,"expires":30000000000}`)
+	if j, err := job.Decode(msg.Data); err != nil || j.ID != "one" || j.State != job.StateCancelled {
+		t.Fatalf("taken %s: %v", msg.Data, err)
+	}
+	if err := msg.Respond([]byte("+ACK")); err != nil {
+		t.Fatal(err)
+	}
+	untaken(t, f)
+	feeds, err := f.Feeds(t.Context())
+	if err != nil || feeds[0].Drift != "" || feeds[0].Filter.Stage != "hash" {
+		t.Errorf("%+v, %v", feeds, err)
+	}
+	end(t, f, "two", "hash")
+	db := newDatabase()
+	land(t, f, "billing", db.land, fabric.OnlyOutcomes(fabric.Filter{Stage: "hash"}))
+	awaitLanded(t, db, "two")
+	if db.state("one") != "" {
+		t.Error("what was acknowledged comes again")
 	}
 }

@@ -103,7 +103,7 @@ func TestBackendThatWasDownReceivesEachOutcome(t *testing.T) {
 	const before = 300
 	all := 10_000
 	if raceEnabled { // it makes each job ten times as dear
-		all = 3000
+		all = 2000
 	}
 	s := natstest.Start(t)
 	p := join(t, s, terse(t))
