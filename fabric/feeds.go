@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weft-fabric/weft/internal/natserr"
 	"github.com/weft-fabric/weft/internal/topology"
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
@@ -138,6 +139,24 @@ func (f *Fabric) readFeed(ctx context.Context, name string) (s FeedSettings, rev
 	s, err = decodeFeed(e)
 	return s, e.Revision, err
 }
+
+// openPatience is how long it is tried to open a feed while nobody answers for it, as
+// when its consumer, or the bucket, has no leader.
+const openPatience = 30 * time.Second
+
+// openFeedInTime is openFeed, repeated without an answer.
+func (f *Fabric) openFeedInTime(ctx context.Context, want FeedSettings, fromNow bool) (s FeedSettings, feed *kv.Feed, err error) {
+	for began := time.Now(); ; {
+		s, feed, err = f.openFeed(ctx, want, fromNow)
+		if err == nil || !natserr.Unknown(err) || ctx.Err() != nil || time.Since(began) > openPatience {
+			return s, feed, err
+		}
+		pause(ctx, openPause)
+	}
+}
+
+// openPause is how long it waits in between.
+const openPause = 250 * time.Millisecond
 
 // openFeed gives a feed, which it makes when there is none of the name.
 func (f *Fabric) openFeed(ctx context.Context, want FeedSettings, fromNow bool) (FeedSettings, *kv.Feed, error) {

@@ -157,7 +157,7 @@ func TestFeedGoesOnWhileLeadersChange(t *testing.T) {
 	land(t, f, "billing", db.land, quick)
 	untaken(t, f)
 	steps := stepDown(t, servers[1].Connect(), 500*time.Millisecond, "CONSUMER.LEADER.STEPDOWN.KV_weft.outcomes-billing", "STREAM.LEADER.STEPDOWN.KV_weft")
-	const n = 12
+	const n = 6
 	for i := range n {
 		end(t, f, numbered(i), "hash")
 	}

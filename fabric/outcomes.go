@@ -127,7 +127,7 @@ func (f *Fabric) Outcomes(ctx context.Context, name string, handle OutcomeHandle
 	if err != nil {
 		return err
 	}
-	settings, feed, err := f.openFeed(ctx, o.settings(name), o.fromNow)
+	settings, feed, err := f.openFeedInTime(ctx, o.settings(name), o.fromNow)
 	if err != nil {
 		return fmt.Errorf("feed %s: %w", name, explain(f.nc, err))
 	}

@@ -230,8 +230,8 @@ func untaken(t *testing.T, f *fabric.Fabric) {
 	t.Helper()
 	natstest.Eventually(t, patience, "all is taken and acknowledged", func() bool {
 		feeds, err := f.Feeds(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		if err != nil { // a consumer may have no leader yet
+			return false
 		}
 		for _, s := range feeds {
 			if s.Pending > 0 || s.Unacked > 0 {
@@ -296,7 +296,7 @@ func TestOutcomeIsHeldWhileItsHandlerRuns(t *testing.T) {
 func TestBackendsOfOneNameShareAFeed(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
-	const n = 60
+	const n = 20
 	one, two := newDatabase(), newDatabase()
 	for _, db := range []*database{one, two} {
 		b := join(t, s)
