@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -203,6 +204,43 @@ func dyingBackend(t *testing.T, s *natstest.Server) (die func() *database, inHan
 		<-done
 		return db
 	}, inHand
+}
+
+// One handler has the outcomes in the order in which the jobs ended; several run at
+// once.
+func TestHandlersOfOutcomes(t *testing.T) {
+	t.Parallel()
+	f := open(t, natstest.Conn(t))
+	const n = 20
+	var want []string
+	for i := range n {
+		want = append(want, numbered(i))
+		end(t, f, numbered(i), "hash")
+	}
+	one := make(chan string, n)
+	land(t, f, "one", func(_ context.Context, o fabric.Outcome) error {
+		one <- o.Job.ID
+		return nil
+	})
+	var got []string
+	for range n {
+		got = append(got, await(t, one, "an outcome"))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("landed %v", got)
+	}
+	together := make(chan struct{}, n)
+	land(t, f, "three", func(ctx context.Context, _ fabric.Outcome) error {
+		together <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}, fabric.OutcomeHandlers(3))
+	for range 3 {
+		await(t, together, "a handler")
+	}
+	if feeds, err := f.Feeds(t.Context()); err != nil || feeds[1].Unacked != 3 {
+		t.Errorf("three handlers hold %+v, %v", feeds, err)
+	}
 }
 
 func TestOutcomesOfAFilterAlone(t *testing.T) {

@@ -197,13 +197,9 @@ func (f *Feed) Take(ctx context.Context, n int, give func(*Delivery)) error {
 	return fmt.Errorf("feed %s: %w", f.name, err)
 }
 
-const (
-	// takeWait is how long one question to a consumer stands.
-	takeWait = 30 * time.Second
-	// takeBeat is how often the server says that it still stands. Two silent beats
-	// mean that it was lost.
-	takeBeat = 2 * time.Second
-)
+// takeBeat is how often the server says that a question still stands, which it does
+// for the client's usual 30 s. Two silent beats mean that it was lost.
+const takeBeat = 2 * time.Second
 
 // take asks a consumer for up to n messages and gives them as they come. It ends
 // without an error when the question was answered, its time is over, or the
@@ -245,7 +241,7 @@ func (b *Bucket) take(ctx context.Context, c jetstream.Consumer, n int, give fun
 	switch err := batch.Error(); {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case reconnected, errors.Is(err, nats.ErrTimeout):
+	case reconnected:
 		return nil
 	default:
 		return err
