@@ -16,9 +16,13 @@ import (
 // needs no goroutine while it is on its way.
 func (r *Runner) SettleThen(ctx context.Context, c job.Claim, o job.Outcome, then func(error)) {
 	h := r.holding(c.Token)
-	if h != nil && r.settleStraight(ctx, h, c.Token, o, then) {
-		return
+	if h == nil || !r.settleStraight(ctx, h, c.Token, o, then) {
+		r.settleAside(ctx, h, c, o, then)
 	}
+}
+
+// settleAside settles in a goroutine of its own.
+func (r *Runner) settleAside(ctx context.Context, h *holding, c job.Claim, o job.Outcome, then func(error)) {
 	go func() {
 		if h != nil && !outputToStore(o) {
 			var cancel context.CancelFunc
