@@ -38,7 +38,7 @@ type ending struct {
 }
 
 func newAttempt(s *stage, c job.Claim) *attempt {
-	task := newTask(&c.Job, s.worker.taskLog)
+	task := newTask(&c.Job, s.worker.taskLog, s.worker.inputs)
 	return &attempt{
 		worker: s.worker, stage: s, task: task,
 		lease:    newLease(s.worker.fabric, task, &c),
