@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
@@ -63,9 +64,15 @@ func (s *Server) Put(t *testing.T, bucket, key string, data []byte) {
 }
 
 // build makes the program in the test's folder. The Go command keeps what it has
-// compiled, so that only the first build is slow.
+// compiled, so that only the first build is slow; a lock has the tests of another
+// package wait for that, rather than do it once more beside it.
 func build(t *testing.T) string {
 	t.Helper()
+	lock := flock.New(filepath.Join(os.TempDir(), "weft-s3test.lock"))
+	if err := lock.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
 	_, here, _, _ := runtime.Caller(0)
 	program := filepath.Join(t.TempDir(), "versitygw")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, ".")
