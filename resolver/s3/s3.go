@@ -21,6 +21,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
+	"github.com/weft-fabric/weft/internal/silence"
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -33,6 +34,10 @@ const partSize = 16 << 20
 
 // tries is how often a request is made before its error is given.
 const tries = 3
+
+// longestSilence is how long nothing may come of an object before its reading is
+// given up.
+const longestSilence = 30 * time.Second
 
 // Bounds of a link's life, of the protocol.
 const (
@@ -114,11 +119,14 @@ func (s *Store) Open(ctx context.Context, ref string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, _, _, err := minio.Core{Client: s.client}.GetObject(ctx, bucket, key, minio.GetObjectOptions{})
+	watch := silence.Start(ctx, longestSilence)
+	body, _, _, err := minio.Core{Client: s.client}.GetObject(watch.Context(), bucket, key, minio.GetObjectOptions{})
 	if err != nil {
-		return nil, plain(err, job.ErrUnopenable)
+		err = watch.Explain(plain(err, job.ErrUnopenable))
+		watch.End()
+		return nil, err
 	}
-	return body, nil
+	return watch.Body(body), nil
 }
 
 // Link makes a link that reads an object, for as long as Options.LinkLife and the

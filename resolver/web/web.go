@@ -13,13 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/weft-fabric/weft/internal/silence"
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -87,21 +87,20 @@ func (r *Resolver) Open(ctx context.Context, ref string) (io.ReadCloser, error) 
 	if err := r.allowed(u); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	body := &body{left: time.AfterFunc(r.options.Silence, func() { cancel(errSilent) }), silence: r.options.Silence, cancel: cancel, ctx: ctx}
 	u.Fragment = ""
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	watch := silence.Start(ctx, r.options.Silence)
+	request, err := http.NewRequestWithContext(watch.Context(), http.MethodGet, u.String(), nil)
 	if err != nil {
-		body.end()
+		watch.End()
 		return nil, fmt.Errorf("%w: no request can be made of it", job.ErrUnopenable)
 	}
 	answer, err := r.client.Do(request)
 	if err != nil {
-		err = body.explain(bare(err))
-		body.end()
+		err = watch.Explain(bare(err))
+		watch.End()
 		return nil, err
 	}
-	body.from = answer.Body
+	body := watch.Body(answer.Body)
 	if err := r.acceptable(answer); err != nil {
 		_ = body.Close() // nothing was read
 		return nil, err
@@ -186,50 +185,4 @@ func bare(err error) error {
 		return wrapped.Err
 	}
 	return err
-}
-
-// errSilent is why a fetch was given up.
-var errSilent = errors.New("the server is silent")
-
-// body is a body that is given up when nothing comes for a while. The time that its
-// reader takes does not count.
-type body struct {
-	from    io.ReadCloser
-	silence time.Duration
-	left    *time.Timer // runs while something is waited for
-	cancel  context.CancelCauseFunc
-	ctx     context.Context // of this fetch alone; it ends with it
-}
-
-// Read waits for bytes.
-func (b *body) Read(p []byte) (int, error) {
-	b.left.Reset(b.silence)
-	n, err := b.from.Read(p)
-	b.left.Stop()
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.explain(err)
-	}
-	return n, err
-}
-
-// explain says that silence was the cause, if it was.
-func (b *body) explain(err error) error {
-	if errors.Is(context.Cause(b.ctx), errSilent) {
-		return fmt.Errorf("%w for %s", errSilent, b.silence)
-	}
-	if at, ok := errors.AsType[*net.OpError](err); ok { // what is around it may have the URL again
-		return at
-	}
-	return err
-}
-
-func (b *body) end() {
-	b.left.Stop()
-	b.cancel(nil)
-}
-
-// Close ends the fetch, also one that waits.
-func (b *body) Close() error {
-	b.end()
-	return b.from.Close()
 }
