@@ -17,10 +17,11 @@ import (
 
 func (p *program) newAuth() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "auth",
-		Short: "Say to nats-server who may do what",
-		Args:  noSuchCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "auth",
+		Short:   "Say to nats-server who may do what",
+		Example: `  weft auth roles --stage hash > roles.conf`,
+		Args:    noSuchCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(p.newAuthRoles())
 	return cmd
