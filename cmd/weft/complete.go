@@ -54,7 +54,8 @@ func namesOf[T ~string](values []T) []string {
 func (p *program) completes(cmd *cobra.Command, loader *config.Loader) {
 	words := strings.Fields(cmd.Use)[1:]
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if cmd.ArgsLenAtDash() >= 0 { // the command to run is the shell's
+		// Cobra adds a "--" of its own at the end.
+		if cmd.ArgsLenAtDash() < len(args) { // the command to run is the shell's
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		at := len(args)

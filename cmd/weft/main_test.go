@@ -159,11 +159,16 @@ type process struct {
 	ended    chan struct{}
 }
 
+// asProcess is the program in a process that has not begun.
+func asProcess(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, ended: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], args...)
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p := &process{t: t, cmd: asProcess(args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	p.cmd.WaitDelay = patience
 	if err := p.cmd.Start(); err != nil {
