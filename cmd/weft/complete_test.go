@@ -34,19 +34,19 @@ func TestCompletion(t *testing.T) {
 	}
 	s.weft(t, "enqueue", "resize", "--input-ref", "data:,x", "--id", "two").want(t, app.ExitDone)
 	for line, want := range map[string]string{
-		"work --server URL -":               "",
-		"work --server URL ":                "hash resize",
-		"stage info --server URL r":         "resize",
-		"stage info --server URL hash ":     "",
-		"job ls --server URL --stage ":      "hash resize",
-		"job get --server URL o":            "one other",
-		"job get --server URL one ":         "other two",
-		"job ls --state ":                   "waiting retry_waiting leased succeeded failed cancelled",
-		"job ls --role ":                    "backend runner operator viewer",
-		"serve --log-level ":                "debug info warn error",
-		"work hash --stdin ":                "record input",
-		"stage info --server 127.0.0.1:1 ":  "",
-		"work hash --server URL -- r":       "",
+		"work --server URL -":              "",
+		"work --server URL ":               "hash resize",
+		"stage info --server URL r":        "resize",
+		"stage info --server URL hash ":    "",
+		"job ls --server URL --stage ":     "hash resize",
+		"job get --server URL o":           "one other",
+		"job get --server URL one ":        "other two",
+		"job ls --state ":                  "waiting retry_waiting leased succeeded failed cancelled",
+		"job ls --role ":                   "backend runner operator viewer",
+		"serve --log-level ":               "debug info warn error",
+		"work hash --stdin ":               "record input",
+		"stage info --server 127.0.0.1:1 ": "",
+		"work hash --server URL -- r":      "",
 	} {
 		args := strings.Split(strings.Replace(line, "URL", s.url, 1), " ")
 		got := completed(t, args...)
