@@ -216,6 +216,11 @@ func (p *process) url() string {
 	p.t.Helper()
 	var url string
 	poll(p.t, "the server's URL", func() bool {
+		select {
+		case <-p.ended:
+			p.t.Fatalf("%v ended\n%s", p.cmd.Args, p.err.String())
+		default:
+		}
 		line, _, ok := strings.Cut(p.out.String(), "\n")
 		url = line
 		return ok
