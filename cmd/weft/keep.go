@@ -19,8 +19,7 @@ two, on different machines; one leads, and the other takes over when it dies.`,
 		Example: `  weft keep --role operator --user weft-operator`,
 		Args:    cobra.NoArgs,
 	}
-	loader := connecting(cmd)
-	loader.Default.Log.Level = "info"
+	loader := staying(cmd)
 	return p.command(cmd, loader, func(ctx context.Context, s settings, _ []string) (err error) {
 		ctx, _, stop := app.Signals(ctx)
 		defer stop()
