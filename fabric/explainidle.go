@@ -307,7 +307,7 @@ func (x *explaining) turn(fields map[string]any) {
 		text = fmt.Sprintf("between %d and %d items of its lane come before it", p.AtLeast, p.AtMost)
 	}
 	if p.Higher > 0 {
-		text += fmt.Sprintf(", and %d of higher priority are served first", p.Higher)
+		text += fmt.Sprintf(", and %d of higher priority have a greater share", p.Higher)
 	}
 	text += fmt.Sprintf("; its item waits since %s, %s", at(p.Stored), about(max(0, x.now.Sub(p.Stored))))
 	c := x.add(CauseQueued, fields, "%s", text).move("its turn")

@@ -28,6 +28,7 @@ type Fabric struct {
 	queue  *stream.Queue
 	clock  *clock
 	stages *stages
+	shares sync.Map // of *laneShares, by stage
 
 	stop   context.CancelFunc
 	closed sync.WaitGroup
@@ -92,6 +93,12 @@ func (f *Fabric) Close() {
 	f.stop()
 	f.closed.Wait()
 	f.tower.Close()
+}
+
+// sharesOf is what this process has begun of a stage's lanes.
+func (f *Fabric) sharesOf(stage string) *laneShares {
+	shares, _ := f.shares.LoadOrStore(stage, &laneShares{})
+	return shares.(*laneShares)
 }
 
 // Now is the server's clock, as far as this process knows it, in whole

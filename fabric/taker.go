@@ -24,7 +24,9 @@ type taker struct {
 
 	settings Stage            // of the caller of claim alone
 	pullers  []*stream.Puller // of the caller of claim alone: by priority
-	turn     int              // of the caller of claim alone: lanes before it have nothing now
+	lanes    []int            // of the caller of claim alone: of the pullers
+	untried  []int            // of the caller of claim alone: lanes that may have something now
+	shares   *laneShares      // set before the pullers are made; nil with a single lane
 
 	mu     sync.Mutex
 	asked  int        // guarded by mu: what the last call of claim asked for and did not get
@@ -43,7 +45,7 @@ func newTaker(r *Runner, stage string) *taker {
 func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
 	refresh := time.NewTicker(stageFresh)
 	defer refresh.Stop()
-	t.turn = 0
+	t.untried = append(t.untried[:0], t.lanes...)
 	for {
 		err := t.adjust(ctx)
 		claims := t.collect(n, err == nil)
@@ -74,8 +76,13 @@ func (t *taker) adjust(ctx context.Context) error {
 		return nil
 	}
 	t.closePullers()
-	t.settings, t.turn = st, 0
-	for _, lane := range slices.Sorted(slices.Values(append([]int{job.DefaultPriority}, st.Lanes...))) {
+	t.settings, t.lanes, t.shares = st, slices.Sorted(slices.Values(append([]int{job.DefaultPriority}, st.Lanes...))), nil
+	if len(t.lanes) > 1 {
+		t.shares = t.r.f.sharesOf(t.stage)
+		t.shares.use(t.lanes)
+	}
+	t.untried = append(t.untried[:0], t.lanes...)
+	for _, lane := range t.lanes {
 		p, err := t.r.f.queue.Pull(t.stage, lane, st.settings(), t, t.r.log)
 		if err != nil {
 			t.closePullers()
@@ -145,7 +152,17 @@ func (t *taker) Reserve() bool {
 }
 
 // Give begins the claim of an item.
-func (t *taker) Give(d *stream.Delivery) { t.r.take(d, t.finish) }
+func (t *taker) Give(d *stream.Delivery) {
+	t.charge(d.Lane)
+	t.r.take(d, t.finish)
+}
+
+// charge notes which lane an item is of, where there are several.
+func (t *taker) charge(lane int) {
+	if t.shares != nil {
+		t.shares.served(lane)
+	}
+}
 
 // room is how many more jobs this worker may hold by the stage's limit. The
 // server counts the items that were handed out, but not one that was replaced
@@ -157,18 +174,19 @@ func (t *taker) room() int {
 	return t.limit - t.r.running(t.stage)
 }
 
-// ask asks for items: retries that are due first, then lane by lane for what is
-// there, and when no lane has anything, all lanes for what comes.
+// ask asks for items: retries that are due first, then for what is there in the
+// lanes, and when no lane has anything, all lanes for what comes.
 func (t *taker) ask() {
-	for ; t.turn < len(t.pullers); t.turn++ {
-		p := t.pullers[t.turn]
-		t.retry(p.Lane())
+	if t.shares != nil {
+		if t.askInTurn() {
+			return
+		}
+	} else if len(t.untried) > 0 {
+		t.retry(t.untried[0])
 		if t.Room() == 0 {
 			return
 		}
-		if len(t.pullers) > 1 && !p.Probe(t.wake) {
-			return
-		}
+		t.untried = t.untried[:0]
 	}
 	for _, p := range t.pullers {
 		p.Want()

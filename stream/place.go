@@ -16,7 +16,7 @@ type Place struct {
 	Depth  Depth
 	Stream bool // the stage has a stream; without one everything else is zero
 	Lane   Lane // of the job; zero if the lane has no consumer
-	Higher int  // items that wait in lanes which are served before it
+	Higher int  // items that wait in lanes of higher priority
 
 	Sequence uint64    // of the item, 0 if there is none
 	Stored   time.Time // when the item was stored
