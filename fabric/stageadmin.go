@@ -56,26 +56,33 @@ func (f *Fabric) ResumeStage(ctx context.Context, name string) (Stage, error) {
 	return st, stageError("resume", name, explain(f.nc, err))
 }
 
-// SetStage gives the stage a lease and a limit; nil leaves what there is. Workers
-// take it over within some seconds, each for the jobs it claims from then on. It
-// fails with ErrMissingStage, and with job.ErrInvalidJob for values that could not
-// keep the fabric's promises.
-func (f *Fabric) SetStage(ctx context.Context, name string, lease *time.Duration, concurrency *int) (Stage, error) {
-	if err := f.checkSettings(lease, concurrency); err != nil {
+// StageChange is what SetStage changes; nil leaves what there is.
+type StageChange struct {
+	Lease       *time.Duration
+	Concurrency *int // 0 is no limit
+}
+
+// SetStage changes a stage's settings. Workers take it over within some seconds,
+// each for the jobs it claims from then on. It fails with ErrMissingStage, and with
+// job.ErrInvalidJob for values that could not keep the fabric's promises.
+func (f *Fabric) SetStage(ctx context.Context, name string, change StageChange) (Stage, error) {
+	if err := f.checkSettings(change.Lease, change.Concurrency); err != nil {
 		return Stage{}, stageError("set", name, err)
 	}
-	st, err := f.changeStage(ctx, name, func(st *Stage) {
-		if lease != nil {
-			st.Lease = *lease
-		}
-		if concurrency != nil {
-			st.Concurrency = *concurrency
-		}
-	})
+	st, err := f.changeStage(ctx, name, change.apply)
 	if err == nil {
 		err = f.queue.Configure(ctx, name, st.settings())
 	}
 	return st, stageError("set", name, explain(f.nc, err))
+}
+
+func (c StageChange) apply(st *Stage) {
+	if c.Lease != nil {
+		st.Lease = *c.Lease
+	}
+	if c.Concurrency != nil {
+		st.Concurrency = *c.Concurrency
+	}
 }
 
 func (f *Fabric) checkSettings(lease *time.Duration, concurrency *int) error {

@@ -103,14 +103,14 @@ within some seconds, each for the jobs it claims from then on.`,
 		return nil
 	}
 	return p.onStage(cmd, "stage set", roles.Operate, func(ctx context.Context, f *fabric.Fabric, name string) error {
-		lease, concurrency := &set.Lease, &set.Concurrency
-		if !flags.Changed("lease") {
-			lease = nil
+		var change fabric.StageChange
+		if flags.Changed("lease") {
+			change.Lease = &set.Lease
 		}
-		if !flags.Changed("concurrency") {
-			concurrency = nil
+		if flags.Changed("concurrency") {
+			change.Concurrency = &set.Concurrency
 		}
-		_, err := f.SetStage(ctx, name, lease, concurrency)
+		_, err := f.SetStage(ctx, name, change)
 		return err
 	})
 }
