@@ -19,8 +19,9 @@ type taking struct {
 	item  *stream.Delivery
 	stage Stage
 	// guess is true while rec comes from the item's body and was not read.
-	guess bool
-	rec   kv.Record
+	guess   bool
+	rec     kv.Record
+	counted bool // the stage's rate has let the job begin
 }
 
 // take claims the job of an item and calls done with it, or with nil when the
@@ -48,7 +49,7 @@ func (r *Runner) take(d *stream.Delivery, done func(*holding)) {
 // nothing has to be read or asked for it.
 func (t *taking) straight() (next job.Job, ok bool) {
 	var known bool
-	if t.stage, known = t.r.f.stages.known(t.item.Stage); !known || !t.stage.uses(t.item.Lane) {
+	if t.stage, known = t.r.f.stages.known(t.item.Stage); !known || !t.stage.uses(t.item.Lane) || t.stage.limited() {
 		return job.Job{}, false
 	}
 	if t.r.held(t.item.JobID) != nil || t.again() || !t.fromBody() {
@@ -233,6 +234,14 @@ func (t *taking) try() (h *holding, again bool, err error) {
 	}
 	if err != nil {
 		return t.refused(err, now)
+	}
+	if t.stage.limited() {
+		if ok, err := t.begins(); !ok || err != nil {
+			return nil, false, err
+		}
+		if next, _, err = t.rec.Job.Claim(t.r.id, t.r.f.Now(), t.stage.Lease); err != nil { // that took its time
+			return nil, false, err
+		}
 	}
 	next.ItemSeq = t.item.Seq
 	return t.saved(t.r.f.bucket.Save(t.ctx, next, t.rec.Revision, 0))

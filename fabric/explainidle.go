@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weft-fabric/weft/internal/topology"
 	"github.com/weft-fabric/weft/job"
@@ -130,7 +131,7 @@ func (x *explaining) lookAtStage(ctx context.Context) (open bool, err error) {
 	}
 	x.pauses()
 	x.noWorker()
-	return true, nil
+	return true, x.tooFast(ctx)
 }
 
 // drift compares the stage's stream and consumers with its settings.
@@ -271,6 +272,27 @@ func (x *explaining) full() {
 		"stage %s is full: %d of its jobs may run at once, and %d are with workers", x.stage.Name, limit, running).
 		move("the end of one of them").
 		move("a greater limit", fmt.Sprintf("weft stage set %s --concurrency %d", x.stage.Name, limit+1))
+}
+
+// tooFast tells when the stage's rate lets nothing begin now.
+func (x *explaining) tooFast(ctx context.Context) error {
+	rate := x.stage.Rate
+	if !rate.Limited() {
+		return nil
+	}
+	e, err := x.f.bucket.Get(ctx, kv.RateKey(x.stage.Name))
+	if err != nil {
+		return err
+	}
+	p := &pace{}
+	p.see(e)
+	if n, wait := p.allowance(rate, x.now); n == 0 {
+		x.add(CauseRate, map[string]any{"stage": x.stage.Name, "rate": rate.String(), "burst": rate.Burst, "next_in": wait.String()},
+			"it is held back by the rate limit of stage %s, %s: the next job may begin in %s", x.stage.Name, rate, about(wait)).
+			move("its turn, once more may begin").
+			move("a greater rate", fmt.Sprintf("weft stage set %s --rate %d/%s", x.stage.Name, 2*rate.Jobs, rate.String()[strings.IndexByte(rate.String(), '/')+1:]))
+	}
+	return nil
 }
 
 // busy tells when no worker has a slot that is free, as they said last.

@@ -29,6 +29,7 @@ type Fabric struct {
 	clock  *clock
 	stages *stages
 	shares sync.Map // of *laneShares, by stage
+	paces  sync.Map // of *pace, by stage
 
 	stop   context.CancelFunc
 	closed sync.WaitGroup

@@ -19,6 +19,7 @@ type Stage struct {
 	Lanes       []int // in use besides the default one
 	Paused      bool  // nothing of the stage is begun
 	Pause       Pause // zero unless Paused
+	Rate        Rate  // of starts on all workers
 
 	// more are members that another program, or a later version, has put there.
 	// They are written back.
@@ -42,17 +43,24 @@ type stageJSON struct {
 	PausedAt    time.Time `json:"paused_at,omitzero"`
 	PausedBy    string    `json:"paused_by,omitempty"`
 	PauseReason string    `json:"pause_reason,omitempty"`
+	Rate        string    `json:"rate,omitempty"`
+	Burst       int       `json:"burst,omitempty"`
 }
 
 // stageMembers are the names of stageJSON.
-var stageMembers = []string{"stage", "lease", "concurrency", "lanes", "paused", "paused_at", "paused_by", "pause_reason"}
+var stageMembers = []string{"stage", "lease", "concurrency", "lanes", "paused", "paused_at", "paused_by", "pause_reason", "rate", "burst"}
 
 // MarshalJSON writes the stored form, with durations as Go writes them, and after
 // it the members that are not the fabric's.
 func (s Stage) MarshalJSON() ([]byte, error) {
-	text, err := json.Marshal(stageJSON{
-		s.Name, s.Lease.String(), s.Concurrency, s.Lanes, s.Paused, s.Pause.Since, s.Pause.By, s.Pause.Reason,
-	})
+	stored := stageJSON{
+		Stage: s.Name, Lease: s.Lease.String(), Concurrency: s.Concurrency, Lanes: s.Lanes,
+		Paused: s.Paused, PausedAt: s.Pause.Since, PausedBy: s.Pause.By, PauseReason: s.Pause.Reason,
+	}
+	if s.Rate.Limited() {
+		stored.Rate, stored.Burst = s.Rate.String(), s.Rate.Burst
+	}
+	text, err := json.Marshal(stored)
 	if err != nil || len(s.more) == 0 {
 		return text, err
 	}
@@ -73,6 +81,15 @@ func (s *Stage) UnmarshalJSON(data []byte) error {
 	if err != nil || lease <= 0 {
 		return fmt.Errorf("lease %q is not a positive Go duration", stored.Lease)
 	}
+	var rate Rate
+	if stored.Rate != "" {
+		if rate, err = ParseRate(stored.Rate); err != nil {
+			return err
+		}
+		if stored.Burst > 0 {
+			rate.Burst = stored.Burst
+		}
+	}
 	var more map[string]json.RawMessage
 	if err := json.Unmarshal(data, &more); err != nil {
 		return err
@@ -82,7 +99,7 @@ func (s *Stage) UnmarshalJSON(data []byte) error {
 	}
 	*s = Stage{
 		Name: stored.Stage, Lease: lease, Concurrency: stored.Concurrency, Lanes: stored.Lanes, Paused: stored.Paused,
-		Pause: Pause{stored.PausedAt, stored.PausedBy, stored.PauseReason}, more: more,
+		Pause: Pause{stored.PausedAt, stored.PausedBy, stored.PauseReason}, Rate: rate, more: more,
 	}
 	return nil
 }
@@ -95,6 +112,9 @@ func (s Stage) settings() stream.Settings {
 func (s Stage) same(other Stage) bool {
 	return s.Lease == other.Lease && s.Concurrency == other.Concurrency && s.Paused == other.Paused && slices.Equal(s.Lanes, other.Lanes)
 }
+
+// limited reports whether a claim has to ask for more than the job's record.
+func (s Stage) limited() bool { return s.Rate.Limited() }
 
 func (s Stage) uses(lane int) bool {
 	return lane == job.DefaultPriority || slices.Contains(s.Lanes, lane)

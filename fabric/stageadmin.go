@@ -59,14 +59,19 @@ func (f *Fabric) ResumeStage(ctx context.Context, name string) (Stage, error) {
 // StageChange is what SetStage changes; nil leaves what there is.
 type StageChange struct {
 	Lease       *time.Duration
-	Concurrency *int // 0 is no limit
+	Concurrency *int  // 0 is no limit
+	Rate        *Rate // the zero Rate is no limit
 }
 
 // SetStage changes a stage's settings. Workers take it over within some seconds,
 // each for the jobs it claims from then on. It fails with ErrMissingStage, and with
 // job.ErrInvalidJob for values that could not keep the fabric's promises.
 func (f *Fabric) SetStage(ctx context.Context, name string, change StageChange) (Stage, error) {
-	if err := f.checkSettings(change.Lease, change.Concurrency); err != nil {
+	err := f.checkSettings(change.Lease, change.Concurrency)
+	if err == nil {
+		err = change.checkLimits()
+	}
+	if err != nil {
 		return Stage{}, stageError("set", name, err)
 	}
 	st, err := f.changeStage(ctx, name, change.apply)
@@ -76,12 +81,32 @@ func (f *Fabric) SetStage(ctx context.Context, name string, change StageChange) 
 	return st, stageError("set", name, explain(f.nc, err))
 }
 
+// checkLimits refuses limits that nobody can mean.
+func (c StageChange) checkLimits() error {
+	if r := c.Rate; r != nil && r.Limited() {
+		known, err := ParseRate(r.String())
+		if err != nil {
+			return err
+		}
+		if !known.Limited() {
+			return job.Invalid("a rate of %d in %s; give one in a second, a minute or an hour", r.Jobs, r.Per)
+		}
+		if r.Burst < 1 || r.Burst > mostBurst {
+			return job.Invalid("burst %d is not within 1 and %d jobs", r.Burst, mostBurst)
+		}
+	}
+	return nil
+}
+
 func (c StageChange) apply(st *Stage) {
 	if c.Lease != nil {
 		st.Lease = *c.Lease
 	}
 	if c.Concurrency != nil {
 		st.Concurrency = *c.Concurrency
+	}
+	if c.Rate != nil {
+		st.Rate = *c.Rate
 	}
 }
 
@@ -100,6 +125,9 @@ func (f *Fabric) checkSettings(lease *time.Duration, concurrency *int) error {
 	return nil
 }
 
+// mostBurst is the greatest burst of a rate, likewise.
+const mostBurst = 100_000
+
 // changeStage changes the settings of a stage that is there.
 func (f *Fabric) changeStage(ctx context.Context, name string, change func(*Stage)) (Stage, error) {
 	if err := job.CheckStage(name); err != nil {
@@ -116,7 +144,7 @@ func (f *Fabric) changeStage(ctx context.Context, name string, change func(*Stag
 		}
 		before := st
 		change(&st)
-		if before.same(st) {
+		if before.same(st) && before.Rate == st.Rate {
 			return st, nil
 		}
 		value, err := json.Marshal(st)

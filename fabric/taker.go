@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -26,12 +25,14 @@ type taker struct {
 	pullers  []*stream.Puller // of the caller of claim alone: by priority
 	lanes    []int            // of the caller of claim alone: of the pullers
 	untried  []int            // of the caller of claim alone: lanes that may have something now
+	timer    *time.Timer      // of the caller of claim alone: looks again; nil if none was set
 	shares   *laneShares      // set before the pullers are made; nil with a single lane
 
 	mu     sync.Mutex
 	asked  int        // guarded by mu: what the last call of claim asked for and did not get
 	inWork int        // guarded by mu: items being claimed
 	limit  int        // guarded by mu: the stage's; 0 is none
+	rate   Rate       // guarded by mu: the stage's
 	ready  []*holding // guarded by mu: claimed and not handed out
 	due    []retry    // guarded by mu: retries of this worker's own jobs
 }
@@ -70,9 +71,10 @@ func (t *taker) adjust(ctx context.Context) error {
 		return err
 	}
 	t.mu.Lock()
-	t.limit = st.Concurrency
+	t.limit, t.rate = st.Concurrency, st.Rate
 	t.mu.Unlock()
 	if t.pullers != nil && st.same(t.settings) {
+		t.settings = st
 		return nil
 	}
 	t.closePullers()
@@ -164,19 +166,23 @@ func (t *taker) charge(lane int) {
 	}
 }
 
-// room is how many more jobs this worker may hold by the stage's limit. The
+// room is how many more jobs this worker may hold by the stage's rate and limit. The
 // server counts the items that were handed out, but not one that was replaced
 // while its job runs. mu is held.
 func (t *taker) room() int {
-	if t.limit == 0 {
-		return math.MaxInt
+	room := t.paced()
+	if t.limit > 0 {
+		room = min(room, t.limit-t.r.running(t.stage))
 	}
-	return t.limit - t.r.running(t.stage)
+	return room
 }
 
 // ask asks for items: retries that are due first, then for what is there in the
 // lanes, and when no lane has anything, all lanes for what comes.
 func (t *taker) ask() {
+	if t.waits() {
+		return
+	}
 	if t.shares != nil {
 		if t.askInTurn() {
 			return

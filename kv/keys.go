@@ -13,6 +13,7 @@ const (
 	stagePrefix   = "stage."
 	countPrefix   = "count."
 	cronPrefix    = "cron."
+	ratePrefix    = "rate."
 )
 
 // LeaderKey is the key whose holder leads as the keeper.
@@ -26,6 +27,9 @@ func StageKey(stage string) string { return stagePrefix + stage }
 
 // CountKey is the key of what the keeper has counted of a stage.
 func CountKey(stage string) string { return countPrefix + stage }
+
+// RateKey is the key by which a stage's workers keep its rate.
+func RateKey(stage string) string { return ratePrefix + stage }
 
 // CronKey is the key of a cron entry.
 func CronKey(name string) string { return cronPrefix + name }

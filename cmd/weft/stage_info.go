@@ -77,6 +77,7 @@ func (p *program) printStage(f *fabric.Fabric, r fabric.StageReport) error {
 	line("stream", "%s", r.Stream)
 	line("lease", "%s", r.Lease)
 	line("concurrency", "%s", limitText(r.Concurrency))
+	line("rate", "%s", rateInfo(r.Rate))
 	line("paused", "%s", pauseText(r.Stage))
 	line("waiting", "%d%s", r.Waiting, oldestText(f.Now(), r.Oldest))
 	line("running", "%d", r.Running)
@@ -111,6 +112,21 @@ func limitText(concurrency int) string {
 		return "no limit"
 	}
 	return limit(concurrency)
+}
+
+// rateText is a stage's rate for people.
+func rateText(r fabric.Rate) string {
+	if !r.Limited() {
+		return "-"
+	}
+	return r.String()
+}
+
+func rateInfo(r fabric.Rate) string {
+	if !r.Limited() {
+		return limitText(0)
+	}
+	return fmt.Sprintf("%s, %d at once", r, r.Burst)
 }
 
 func pauseText(s fabric.Stage) string {

@@ -41,7 +41,7 @@ func (p *program) stages(ctx context.Context, f *fabric.Fabric, asJSON bool) err
 	if err != nil {
 		return err
 	}
-	t := newTable(p.Out, "STAGE", "WAITING", "RUNNING", "DELAYED", "BLOCKED", "SUCCEEDED", "FAILED", "CANCELLED", "PAUSED", "LEASE", "CONCURRENCY")
+	t := newTable(p.Out, "STAGE", "WAITING", "RUNNING", "DELAYED", "BLOCKED", "SUCCEEDED", "FAILED", "CANCELLED", "PAUSED", "LEASE", "CONCURRENCY", "RATE")
 	var unread error
 	var latest fabric.StageStatus
 	for _, s := range all {
@@ -58,7 +58,7 @@ func (p *program) stages(ctx context.Context, f *fabric.Fabric, asJSON bool) err
 		default:
 			err = t.row(s.Name, fmt.Sprint(s.Waiting), fmt.Sprint(s.Running), fmt.Sprint(s.Delayed),
 				countOf(s, s.Blocked), countOf(s, s.Succeeded), countOf(s, s.Failed), countOf(s, s.Cancelled),
-				yesNo(s.Paused), s.Lease.String(), limit(s.Concurrency))
+				yesNo(s.Paused), s.Lease.String(), limit(s.Concurrency), rateText(s.Rate))
 		}
 		if err != nil {
 			return err
@@ -91,13 +91,19 @@ type stageStatus struct {
 	Lease       string    `json:"lease"`
 	Concurrency int       `json:"concurrency"`
 	Lanes       []int     `json:"lanes,omitempty"`
+	Rate        string    `json:"rate,omitempty"`
+	Burst       int       `json:"burst,omitempty"`
 }
 
 func statusJSON(s fabric.StageStatus) stageStatus {
-	return stageStatus{
+	shown := stageStatus{
 		Stage: s.Name, Waiting: s.Waiting, Running: s.Running, Delayed: s.Delayed,
 		Counts: s.Counts, CountedAt: s.Counted, CountsStale: s.Stale,
 		Paused: s.Paused, PausedAt: s.Pause.Since, PausedBy: s.Pause.By, PauseReason: s.Pause.Reason,
 		Lease: s.Lease.String(), Concurrency: s.Concurrency, Lanes: s.Stage.Lanes,
 	}
+	if s.Rate.Limited() {
+		shown.Rate, shown.Burst = s.Rate.String(), s.Rate.Burst
+	}
+	return shown
 }
