@@ -21,7 +21,9 @@ type taking struct {
 	// guess is true while rec comes from the item's body and was not read.
 	guess   bool
 	rec     kv.Record
-	counted bool // the stage's rate has let the job begin
+	counted bool   // the stage's rate has let the job begin
+	gates   []gate // in which the job has a place
+	entered holder // by which it has
 }
 
 // take claims the job of an item and calls done with it, or with nil when the
@@ -102,6 +104,9 @@ func (t *taking) finish(done func(*holding), first func() (*holding, bool, error
 		}
 		h, again, err = t.try()
 	}
+	if h == nil {
+		t.goBack()
+	}
 	if err != nil {
 		// The item stays as it is and comes again after ack-wait.
 		t.r.log.Warn("item not claimed", "job", t.item.JobID, "stage", t.item.Stage, "error", err)
@@ -175,6 +180,7 @@ func (t *taking) heldHere(h *holding) (done bool) {
 	}
 	h.settled = true
 	t.r.drop(j.ID, h)
+	t.r.lose(h)
 	h.hint()
 	return false
 }
@@ -236,7 +242,7 @@ func (t *taking) try() (h *holding, again bool, err error) {
 		return t.refused(err, now)
 	}
 	if t.stage.limited() {
-		if ok, err := t.begins(); !ok || err != nil {
+		if ok, err := t.pass(next); !ok || err != nil {
 			return nil, false, err
 		}
 		if next, _, err = t.rec.Job.Claim(t.r.id, t.r.f.Now(), t.stage.Lease); err != nil { // that took its time

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/weft-fabric/weft/internal/topology"
 	"github.com/weft-fabric/weft/job"
@@ -131,6 +131,9 @@ func (x *explaining) lookAtStage(ctx context.Context) (open bool, err error) {
 	}
 	x.pauses()
 	x.noWorker()
+	if err := x.limits(ctx); err != nil {
+		return false, err
+	}
 	return true, x.tooFast(ctx)
 }
 
@@ -218,7 +221,9 @@ func (x *explaining) offer(due bool) {
 		// Who takes it puts it off.
 	case p.Sequence != 0:
 		x.queued()
-	case p.Scheduled && x.now.Sub(x.job.AvailableAt) > keeperGrace:
+	case p.Scheduled && x.now.Before(p.Due) && due: // a limit is told, or was reached a moment ago
+		x.add(CauseQueued, map[string]any{"scheduled_for": p.Due}, "it was put off, as a limit was reached when its turn came, until %s", at(p.Due)).move("its schedule")
+	case p.Scheduled && x.now.Sub(later(x.job.AvailableAt, p.Due)) > keeperGrace:
 		x.add(CauseScheduleOverdue, map[string]any{"available_at": x.job.AvailableAt, "scheduled_for": p.Due},
 			"it has been due since %s, and its schedule has not fired", at(x.job.AvailableAt)).
 			move(fmt.Sprintf("the keeper offers it in the schedule's place within %s, and whoever takes the lead at once", auditEvery))
@@ -227,6 +232,13 @@ func (x *explaining) offer(due bool) {
 	case !p.Scheduled:
 		x.itemMissing()
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (x *explaining) itemMissing() {
@@ -272,27 +284,6 @@ func (x *explaining) full() {
 		"stage %s is full: %d of its jobs may run at once, and %d are with workers", x.stage.Name, limit, running).
 		move("the end of one of them").
 		move("a greater limit", fmt.Sprintf("weft stage set %s --concurrency %d", x.stage.Name, limit+1))
-}
-
-// tooFast tells when the stage's rate lets nothing begin now.
-func (x *explaining) tooFast(ctx context.Context) error {
-	rate := x.stage.Rate
-	if !rate.Limited() {
-		return nil
-	}
-	e, err := x.f.bucket.Get(ctx, kv.RateKey(x.stage.Name))
-	if err != nil {
-		return err
-	}
-	p := &pace{}
-	p.see(e)
-	if n, wait := p.allowance(rate, x.now); n == 0 {
-		x.add(CauseRate, map[string]any{"stage": x.stage.Name, "rate": rate.String(), "burst": rate.Burst, "next_in": wait.String()},
-			"it is held back by the rate limit of stage %s, %s: the next job may begin in %s", x.stage.Name, rate, about(wait)).
-			move("its turn, once more may begin").
-			move("a greater rate", fmt.Sprintf("weft stage set %s --rate %d/%s", x.stage.Name, 2*rate.Jobs, rate.String()[strings.IndexByte(rate.String(), '/')+1:]))
-	}
-	return nil
 }
 
 // busy tells when no worker has a slot that is free, as they said last.

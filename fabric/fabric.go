@@ -19,17 +19,18 @@ import (
 
 // Fabric is one process's way into the fabric. It is safe for concurrent use.
 type Fabric struct {
-	opts   Options
-	log    *slog.Logger
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	tower  *flight.Tower
-	bucket *kv.Bucket
-	queue  *stream.Queue
-	clock  *clock
-	stages *stages
-	shares sync.Map // of *laneShares, by stage
-	paces  sync.Map // of *pace, by stage
+	opts     Options
+	log      *slog.Logger
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	tower    *flight.Tower
+	bucket   *kv.Bucket
+	queue    *stream.Queue
+	clock    *clock
+	stages   *stages
+	shares   sync.Map // of *laneShares, by stage
+	paces    sync.Map // of *pace, by stage
+	gateways *gateways
 
 	stop   context.CancelFunc
 	closed sync.WaitGroup
@@ -67,8 +68,9 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (_ *Fabric, err erro
 	}
 	f := &Fabric{
 		opts: opts, log: opts.Logger, nc: nc, js: js, tower: tower, bucket: bucket,
-		queue: stream.New(nc, js, tower, stream.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, APIPrefix: api}),
-		clock: newClock(opts.Clock, bucket.ServerTime, opts.Logger),
+		queue:    stream.New(nc, js, tower, stream.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, APIPrefix: api}),
+		gateways: newGateways(),
+		clock:    newClock(opts.Clock, bucket.ServerTime, opts.Logger),
 	}
 	f.stages = newStages(f)
 	if err := f.clock.measure(ctx); err != nil {

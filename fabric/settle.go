@@ -24,6 +24,7 @@ import (
 func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	h := r.holding(c.Token)
 	if h == nil {
+		r.Leave(c)
 		return r.settledBefore(ctx, c.Token, o)
 	}
 	if outputToStore(o) {
@@ -52,6 +53,7 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	}
 	h.settled = true
 	r.drop(c.Token.JobID, h)
+	r.leave(h)
 	return r.followUp(ctx, h)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/weft-fabric/weft/job"
@@ -61,6 +62,11 @@ type StageChange struct {
 	Lease       *time.Duration
 	Concurrency *int  // 0 is no limit
 	Rate        *Rate // the zero Rate is no limit
+	// PerKey is how many jobs of one key may run at once; 0 is no limit.
+	PerKey *int
+	// PerLabel is, by label, how many jobs of one value of it may run at once; 0 is
+	// no limit, and labels that are not named stay as they are.
+	PerLabel map[string]int
 }
 
 // SetStage changes a stage's settings. Workers take it over within some seconds,
@@ -95,6 +101,17 @@ func (c StageChange) checkLimits() error {
 			return job.Invalid("burst %d is not within 1 and %d jobs", r.Burst, mostBurst)
 		}
 	}
+	if c.PerKey != nil && (*c.PerKey < 0 || *c.PerKey > mostPerValue) {
+		return job.Invalid("limit %d of a key is not within 0, which is no limit, and %d", *c.PerKey, mostPerValue)
+	}
+	for name, n := range c.PerLabel {
+		if name == "" {
+			return job.Invalid("a limit of a label without name; give one like tenant=3")
+		}
+		if n < 0 || n > mostPerValue {
+			return job.Invalid("limit %d of label %.80q is not within 0, which is no limit, and %d", n, name, mostPerValue)
+		}
+	}
 	return nil
 }
 
@@ -108,6 +125,19 @@ func (c StageChange) apply(st *Stage) {
 	if c.Rate != nil {
 		st.Rate = *c.Rate
 	}
+	if c.PerKey != nil {
+		st.PerKey = *c.PerKey
+	}
+	if len(c.PerLabel) == 0 {
+		return
+	}
+	limits := maps.Clone(st.PerLabel)
+	if limits == nil {
+		limits = map[string]int{}
+	}
+	maps.Copy(limits, c.PerLabel)
+	maps.DeleteFunc(limits, func(_ string, n int) bool { return n == 0 })
+	st.PerLabel = limits
 }
 
 func (f *Fabric) checkSettings(lease *time.Duration, concurrency *int) error {
@@ -128,6 +158,10 @@ func (f *Fabric) checkSettings(lease *time.Duration, concurrency *int) error {
 // mostBurst is the greatest burst of a rate, likewise.
 const mostBurst = 100_000
 
+// mostPerValue is the greatest limit of a value: its record names all that run, and
+// is written twice a job.
+const mostPerValue = 256
+
 // changeStage changes the settings of a stage that is there.
 func (f *Fabric) changeStage(ctx context.Context, name string, change func(*Stage)) (Stage, error) {
 	if err := job.CheckStage(name); err != nil {
@@ -144,7 +178,7 @@ func (f *Fabric) changeStage(ctx context.Context, name string, change func(*Stag
 		}
 		before := st
 		change(&st)
-		if before.same(st) && before.Rate == st.Rate {
+		if before.same(st) && before.sameLimits(st) {
 			return st, nil
 		}
 		value, err := json.Marshal(st)

@@ -134,6 +134,9 @@ func (a *attempt) conclude(base context.Context, end ending, took time.Duration)
 			a.lease.lost = ErrLeaseLost
 		}
 	}
+	if leaver, ok := a.worker.fabric.(Leaver); ok && !end.stray {
+		leaver.Leave(*a.lease.claim)
+	}
 	a.task.Log().Warn("outcome dropped", "code", job.CodeStaleLease, "outcome", outcome.String(),
 		"reason", outcome.Reason(), "cause", a.lease.lost)
 	a.worker.hooks.lost(a.task.Job(), a.lease.lost, took)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,6 +80,7 @@ func (p *program) printStage(f *fabric.Fabric, r fabric.StageReport) error {
 	line("lease", "%s", r.Lease)
 	line("concurrency", "%s", limitText(r.Concurrency))
 	line("rate", "%s", rateInfo(r.Rate))
+	line("limits", "%s", limitsText(r.Stage, limitText(0)))
 	line("paused", "%s", pauseText(r.Stage))
 	line("waiting", "%d%s", r.Waiting, oldestText(f.Now(), r.Oldest))
 	line("running", "%d", r.Running)
@@ -127,6 +130,21 @@ func rateInfo(r fabric.Rate) string {
 		return limitText(0)
 	}
 	return fmt.Sprintf("%s, %d at once", r, r.Burst)
+}
+
+// limitsText are a stage's limits of single values.
+func limitsText(s fabric.Stage, none string) string {
+	var limits []string
+	if s.PerKey > 0 {
+		limits = append(limits, fmt.Sprintf("%d a key", s.PerKey))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.PerLabel)) {
+		limits = append(limits, fmt.Sprintf("%d a %s", s.PerLabel[name], preview(name)))
+	}
+	if len(limits) == 0 {
+		return none
+	}
+	return strings.Join(limits, ", ")
 }
 
 func pauseText(s fabric.Stage) string {

@@ -19,6 +19,8 @@ type stageFlags struct {
 	concurrency int
 	rate        string
 	burst       int
+	perKey      int
+	perLabel    map[string]int
 }
 
 func (p *program) newStageSet() *cobra.Command {
@@ -31,13 +33,16 @@ func (p *program) newStageSet() *cobra.Command {
 within some seconds, each for the jobs it claims from then on.`,
 		Example: `  weft stage set hash --lease 2m
   weft stage set hash --concurrency 0
-  weft stage set mail --rate 100/s --burst 20`,
+  weft stage set mail --rate 100/s --burst 20
+  weft stage set build --per-label tenant=3`,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&given.lease, "lease", 0, "how long a claim lasts without renewal")
 	flags.IntVar(&given.concurrency, "concurrency", 0, "jobs that may run at once, on all workers; 0 is no limit")
 	flags.StringVar(&given.rate, "rate", "", "jobs that may begin, on all workers, as 100/s, 30/m or 5/h; 0 is no limit")
 	flags.IntVar(&given.burst, "burst", 0, "with --rate: jobs that may begin at once after a quiet time; a tenth of a second's worth if not given")
+	flags.IntVar(&given.perKey, "per-key", 0, "jobs of one key that may run at once; 0 is no limit")
+	flags.StringToIntVar(&given.perLabel, "per-label", nil, "jobs that may run at once of one value of a label, as tenant=3; 0 is no limit")
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		change, err = given.change(flags)
 		return err
@@ -50,8 +55,8 @@ within some seconds, each for the jobs it claims from then on.`,
 
 // change is what the flags ask for.
 func (g *stageFlags) change(flags *pflag.FlagSet) (c fabric.StageChange, err error) {
-	if !anyChanged(flags, "lease", "concurrency", "rate", "burst") {
-		return c, errors.New("give --lease, --concurrency or --rate")
+	if !anyChanged(flags, "lease", "concurrency", "rate", "burst", "per-key", "per-label") {
+		return c, errors.New("give --lease, --concurrency, --rate, --per-label or --per-key")
 	}
 	if flags.Changed("lease") {
 		c.Lease = &g.lease
@@ -59,6 +64,10 @@ func (g *stageFlags) change(flags *pflag.FlagSet) (c fabric.StageChange, err err
 	if flags.Changed("concurrency") {
 		c.Concurrency = &g.concurrency
 	}
+	if flags.Changed("per-key") {
+		c.PerKey = &g.perKey
+	}
+	c.PerLabel = g.perLabel
 	if flags.Changed("burst") && !flags.Changed("rate") {
 		return c, errors.New("--burst is of a rate; give --rate too")
 	}

@@ -49,7 +49,7 @@ func TestStageLs(t *testing.T) {
 		return line.Waiting == 0 && line.Succeeded == len(ids) && !line.CountsStale && r.err == ""
 	})
 	table := s.weft(t, "stage", "ls").want(t, app.ExitDone)
-	if got := strings.Fields(table.lines()[1]); fmt.Sprint(got) != "[slow 0 0 0 0 3 0 0 no 30s - -]" {
+	if got := strings.Fields(table.lines()[1]); fmt.Sprint(got) != "[slow 0 0 0 0 3 0 0 no 30s - - -]" {
 		t.Errorf("the table is\n%s", table.out)
 	}
 	work.signal(syscall.SIGTERM)
@@ -106,13 +106,16 @@ func TestStageRefusals(t *testing.T) {
 		{[]string{"stage", "pause", "nobody"}, app.ExitNotFound, "there is no such stage"},
 		{[]string{"stage", "resume", "nobody"}, app.ExitNotFound, "there is no such stage"},
 		{[]string{"stage", "set", "nobody", "--lease", "1m"}, app.ExitNotFound, "there is no such stage"},
-		{[]string{"stage", "set", "slow"}, app.ExitUsage, "give --lease, --concurrency or --rate"},
+		{[]string{"stage", "set", "slow"}, app.ExitUsage, "give --lease, --concurrency, --rate, --per-label or --per-key"},
 		{[]string{"stage", "set", "slow", "--lease", "10ms"}, app.ExitUsage, "lease 10ms must be at least 1s"},
 		{[]string{"stage", "set", "slow", "--lease", "480h"}, app.ExitUsage, "must be at most 16h48m0s"},
 		{[]string{"stage", "set", "slow", "--concurrency", "99999999999"}, app.ExitUsage, "must be at most 1000000"},
 		{[]string{"stage", "pause", "slow", "--reason", strings.Repeat("x", 5000)}, app.ExitUsage, "longer than 4096"},
 		{[]string{"stage", "set", "slow", "--concurrency", "-1"}, app.ExitUsage, "concurrency -1 must not be negative"},
 		{[]string{"stage", "set", "slow", "--rate", "10/d"}, app.ExitUsage, "give one like 100/s, 30/m or 5/h"},
+		{[]string{"stage", "set", "slow", "--per-label", "tenant"}, app.ExitUsage, "must be formatted as key=value"},
+		{[]string{"stage", "set", "slow", "--per-label", "tenant=-1"}, app.ExitUsage, "limit -1 of label \"tenant\" is not within 0"},
+		{[]string{"stage", "set", "slow", "--per-key", "1000"}, app.ExitUsage, "limit 1000 of a key is not within 0"},
 		{[]string{"stage", "set", "slow", "--burst", "10"}, app.ExitUsage, "give --rate too"},
 		{[]string{"stage", "set", "slow", "--rate", "10/s", "--burst", "0"}, app.ExitUsage, "burst 0 is not within 1 and 100000"},
 		{[]string{"stage", "pause"}, app.ExitUsage, "give one stage"},
@@ -168,6 +171,11 @@ func TestStageLimits(t *testing.T) {
 	says(s.weft(t, "stage", "info", "slow", "--json"), `"rate":"5/m","burst":7`)
 	s.weft(t, "stage", "set", "slow", "--lease", "1m").want(t, app.ExitDone)
 	says(s.weft(t, "stage", "info", "slow"), "5/m, 7 at once")
+	s.weft(t, "stage", "set", "slow", "--per-label", "tenant=3,zone=2", "--per-key", "1").want(t, app.ExitDone)
+	says(s.weft(t, "stage", "ls"), "1 a key, 3 a tenant, 2 a zone")
+	s.weft(t, "stage", "set", "slow", "--per-label", "zone=0", "--per-key", "0").want(t, app.ExitDone)
+	says(s.weft(t, "stage", "info", "slow", "--json"), `"per_label":{"tenant":3}`)
+	s.weft(t, "stage", "set", "slow", "--per-label", "tenant=0").want(t, app.ExitDone)
 	s.weft(t, "stage", "set", "slow", "--rate", "0").want(t, app.ExitDone)
 	says(s.weft(t, "stage", "info", "slow"), "no limit")
 }
