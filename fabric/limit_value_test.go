@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/natstest"
 	"github.com/weft-fabric/weft/job"
@@ -137,39 +139,80 @@ func TestPlaceOfAClaimThatWasNeverMadeLapses(t *testing.T) {
 	awaitAll(t, p.Fabric, patience, a.ID, b.ID)
 }
 
-// The keeper takes a job that was put off for offered, however long it has been due.
-func TestAuditLeavesAloneWhatWasPutOff(t *testing.T) {
+// A full gate has the job come again later, by a schedule, and changes nothing of it.
+func TestJobIsPutOffAtNoCharge(t *testing.T) {
 	t.Parallel()
-	var old age
 	p := join(t, natstest.Start(t), terse(t))
 	perTenant(t, p.Fabric, 1)
 	r := runner(t, p.Fabric, "")
 	first := enqueue(t, p.Fabric, ofTenant("acme"))
 	held := claimNext(t, r, "hash", first.ID)
 	waits := enqueue(t, p.Fabric, ofTenant("acme"))
-	st := workQueue(t, p.nc, "hash")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	asking := make(chan error, 1)
-	go func() { _, err := r.Claim(ctx, "hash", 1); asking <- err }()
-	// By and by it is put off for longer.
-	natstest.Eventually(t, patience, "it is put off", func() bool {
-		_, scheduled := subjectsOf(t, st, "weft.later.>")["weft.later.hash."+waits.ID]
-		return scheduled
-	})
-	cancel()
-	<-asking
-	before := offers(t, st)[waits.ID]
-	old.add(0)
-	if err := fabric.Audit(t.Context(), open(t, p.nc, terse(t))); err != nil {
+	if err := p.nc.Publish("weft.work.hash.bare", []byte(`{"input_ref":"data:,hi","labels":{"tenant":"acme"}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if after := offers(t, st)[waits.ID]; after < before {
-		t.Errorf("its offer was %d and is %d", before, after)
-	}
+	other := enqueue(t, p.Fabric, ofTenant("beta"))
+	claimNext(t, r, "hash", other.ID) // nobody stands in its way
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	claimed := make(chan []job.Claim, 1)
+	go func() {
+		claims, _ := r.Claim(ctx, "hash", 1)
+		claimed <- claims
+	}()
+	st := workQueue(t, p.nc, "hash")
+	natstest.Eventually(t, patience, "both are put off", func() bool {
+		later := subjectsOf(t, st, "weft.later.>")
+		_, spec := later["weft.later.hash.bare"]
+		_, enqueued := later["weft.later.hash."+waits.ID]
+		return spec && enqueued
+	})
 	if j := get(t, p.Fabric, waits.ID); j.Attempt != 0 || j.Fence != 0 || j.State != job.StateWaiting {
 		t.Errorf("waiting has changed it: %+v", j)
 	}
 	settle(t, r, held, job.Completed("data:,done"))
-	claimNext(t, r, "hash", waits.ID)
+	got := await(t, claimed, "one of them is claimed")
+	if len(got) != 1 || got[0].Job.Labels["tenant"] != "acme" || got[0].Job.Attempt != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The keeper takes a job that was put off for offered, however long it has been due.
+func TestAuditLeavesAloneWhatWasPutOff(t *testing.T) {
+	t.Parallel()
+	var old age
+	p := join(t, natstest.Start(t), terse(t), old.clock)
+	for _, id := range []string{"off", "stuck"} {
+		enqueue(t, p.Fabric, job.Spec{ID: id, Stage: "hash", InputRef: "data:,x"})
+	}
+	js, st := serverJetStream(t, p.nc), workQueue(t, p.nc, "hash")
+	for id, seq := range offers(t, st) {
+		if err := st.DeleteMsg(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+		msg := nats.NewMsg("weft.later.hash." + id)
+		msg.Data = record(t, p.Fabric, id).Raw
+		msg.Header.Set("Weft-Revision", fmt.Sprint(record(t, p.Fabric, id).Revision))
+		msg.Header.Set("Nats-Schedule-Target", "weft.work.hash."+id)
+		due := time.Now().Add(2 * time.Hour)
+		if id == "stuck" { // for whoever's clock is an hour ahead
+			due = time.Now().Add(30 * time.Minute)
+		}
+		msg.Header.Set("Nats-Schedule", "@at "+due.UTC().Format(time.RFC3339Nano))
+		if _, err := js.PublishMsg(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old.add(time.Hour)
+	if err := fabric.Audit(t.Context(), p.Fabric); err != nil {
+		t.Fatal(err)
+	}
+	later := subjectsOf(t, st, "weft.later.>")
+	if _, there := later["weft.later.hash.off"]; !there {
+		t.Error("what was put off was offered")
+	}
+	if _, there := later["weft.later.hash.stuck"]; there {
+		t.Error("a schedule that has not fired was left")
+	}
+	finds(t, explained(t, p.Fabric, "off"), 1, fabric.CauseQueued, "it was put off, as a limit was reached when its turn came")
 }
