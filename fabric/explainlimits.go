@@ -12,6 +12,9 @@ import (
 // limits tells which limits of a value hold the job back, and who is before it.
 func (x *explaining) limits(ctx context.Context) error {
 	for _, g := range x.stage.gates(x.job) {
+		if g.whole { // see full
+			continue
+		}
 		e, err := x.f.bucket.Get(ctx, g.key)
 		if err != nil {
 			return err

@@ -28,20 +28,32 @@ type gate struct {
 	what  string // for people: tenant=acme
 	flag  string // of weft stage set, up to the number
 	limit int
+	whole bool // of the stage, and not of a value
 }
 
 // gates are the limits that a job is under, by the stage's settings.
 func (s Stage) gates(j job.Job) (gates []gate) {
 	if s.PerKey > 0 && j.Key != "" {
-		gates = append(gates, gate{kv.LimitKey(s.Name, "key", j.Key), "key " + j.Key, "--per-key ", s.PerKey})
+		gates = append(gates, gate{kv.LimitKey(s.Name, "key", j.Key), "key " + j.Key, "--per-key ", s.PerKey, false})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.PerLabel)) {
 		if value, labelled := j.Labels[name]; labelled {
-			gates = append(gates, gate{kv.LimitKey(s.Name, "label", name, value), name + "=" + value, "--per-label " + name + "=", s.PerLabel[name]})
+			gates = append(gates, gate{kv.LimitKey(s.Name, "label", name, value), name + "=" + value, "--per-label " + name + "=", s.PerLabel[name], false})
 		}
+	}
+	if s.gated() {
+		gates = append(gates, gate{kv.LimitKey(s.Name, "stage"), "the stage", "--concurrency ", s.Concurrency, true})
 	}
 	return gates
 }
+
+// mostGated is the greatest limit of a stage that is kept by a gate as well. The
+// server counts the items that it has handed out of each lane: not of all lanes
+// together, and not one that somebody has replaced by hand while its job runs.
+const mostGated = 64
+
+// gated reports whether the stage's own limit is kept by a gate.
+func (s Stage) gated() bool { return s.Concurrency > 0 && s.Concurrency <= mostGated }
 
 // holder is a claim that has a place in a gate.
 type holder struct {

@@ -81,3 +81,31 @@ func TestStagesLimitIsNeverExceeded(t *testing.T) {
 		t.Errorf("%d handlers ran at once, where %d may", most, limit)
 	}
 }
+
+// The server counts what it has handed out of each lane, and forgets an item that
+// somebody replaces by hand while its job runs. The limit holds all the same.
+func TestStagesLimitHoldsOverLanesAndReplacedItems(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t)
+	p := join(t, s, attempts(100), terse(t))
+	limit := 3
+	var ids []string
+	for _, priority := range []int{1, 3, 4} {
+		ids = append(ids, enqueueMany(t, p.Fabric, 25, job.Spec{Stage: "hash", InputRef: "data:,x", Priority: priority})...)
+	}
+	setStage(t, p.Fabric, "hash", fabric.StageChange{Concurrency: &limit})
+	var c crowd
+	run := c.handler()
+	for range 4 {
+		work(t, join(t, s, terse(t)).Fabric, "hash", 8, func(ctx context.Context, task *worker.Task) job.Outcome {
+			if j := task.Job(); j.Lane() == job.DefaultPriority {
+				offerAgain(t, p, j.ID)
+			}
+			return run(ctx, task)
+		})
+	}
+	awaitAll(t, p.Fabric, 3*patience, ids...)
+	if most := c.most.Load(); most > int64(limit) || most < 2 {
+		t.Errorf("%d handlers ran at once, where %d may", most, limit)
+	}
+}

@@ -39,6 +39,10 @@ func (t *taking) pass(next job.Job) (ok bool, err error) {
 		}
 		if !entered {
 			t.goBack()
+			if g.whole { // then no other item of the stage could begin in its place
+				t.item.Nak(fullFor/2 + rand.N(fullFor))
+				return false, nil
+			}
 			return false, t.putOff()
 		}
 		t.entered, t.gates = mine, append(t.gates, g)

@@ -121,7 +121,9 @@ func (s Stage) same(other Stage) bool {
 }
 
 // limited reports whether a claim has to ask for more than the job's record.
-func (s Stage) limited() bool { return s.Rate.Limited() || s.PerKey > 0 || len(s.PerLabel) > 0 }
+func (s Stage) limited() bool {
+	return s.Rate.Limited() || s.PerKey > 0 || len(s.PerLabel) > 0 || s.gated()
+}
 
 // sameLimits reports whether two states of a stage ask the same of its workers.
 func (s Stage) sameLimits(other Stage) bool {
