@@ -18,7 +18,8 @@ type taker struct {
 	stage  string
 	called bool // guarded by r.mu: a call of Claim is under way
 
-	wake     chan struct{} // something changed: a job is ready, or an item was void
+	wake     chan struct{}  // something changed: a job is ready, or an item was void
+	done     func(*holding) // finish
 	claiming sync.WaitGroup
 
 	settings Stage            // of the caller of claim alone
@@ -38,15 +39,16 @@ type taker struct {
 }
 
 func newTaker(r *Runner, stage string) *taker {
-	return &taker{r: r, stage: stage, wake: make(chan struct{}, 1)}
+	t := &taker{r: r, stage: stage, wake: make(chan struct{}, 1)}
+	t.done = t.finish
+	return t
 }
 
 // claim waits for jobs. It looks at the stage's settings again from time to
 // time, since lanes come into use and leases change.
 func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
-	refresh := time.NewTicker(stageFresh)
-	defer refresh.Stop()
 	t.untried = append(t.untried[:0], t.lanes...)
+	var refresh <-chan time.Time // made when there is something to wait for
 	for {
 		err := t.adjust(ctx)
 		claims := t.collect(n, err == nil)
@@ -56,10 +58,15 @@ func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
 		if err != nil {
 			return nil, err
 		}
+		if refresh == nil {
+			ticker := time.NewTicker(stageFresh)
+			defer ticker.Stop()
+			refresh = ticker.C
+		}
 		select {
 		case <-ctx.Done():
 		case <-t.wake:
-		case <-refresh.C:
+		case <-refresh:
 		}
 	}
 }
@@ -156,7 +163,7 @@ func (t *taker) Reserve() bool {
 // Give begins the claim of an item.
 func (t *taker) Give(d *stream.Delivery) {
 	t.charge(d.Lane)
-	t.r.take(d, t.finish)
+	t.r.take(d, t.done)
 }
 
 // charge notes which lane an item is of, where there are several.

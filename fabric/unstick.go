@@ -50,8 +50,8 @@ func (k *keeper) replaceSchedule(ctx context.Context, id string) error {
 		return err
 	}
 	due, there, err := k.f.queue.Scheduled(ctx, rec.Job.Stage, id)
-	if err != nil || there && k.f.Now().Sub(due) < keeperGrace { // put off, as its limit is reached
-		return err
+	if ahead := due.Sub(k.f.Now()); err != nil || there && -keeperGrace < ahead && ahead < 2*putOffMost {
+		return err // put off, as a limit was reached
 	}
 	k.f.log.Warn("job offered in place of a schedule that did not fire", "job", id, "stage", rec.Job.Stage)
 	if err := k.f.queue.Withdraw(ctx, rec.Job.Stage, rec.Job.Lane(), id); err != nil {
