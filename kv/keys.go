@@ -16,6 +16,7 @@ const (
 	cronPrefix    = "cron."
 	ratePrefix    = "rate."
 	limitPrefix   = "limit."
+	feedPrefix    = "outcomes."
 )
 
 // LeaderKey is the key whose holder leads as the keeper.
@@ -55,6 +56,9 @@ func LimitKey(stage, kind string, texts ...string) string {
 
 // CronKey is the key of a cron entry.
 func CronKey(name string) string { return cronPrefix + name }
+
+// FeedKey is the key of a feed of outcomes.
+func FeedKey(name string) string { return feedPrefix + name }
 
 // WorkerKey is the key under which a worker makes itself known.
 func WorkerKey(id string) string { return workerPrefix + id }

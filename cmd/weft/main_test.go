@@ -29,6 +29,9 @@ const patience = 40 * time.Second
 const asProgram = "WEFT_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asFetcher) != "" {
+		fetchInput()
+	}
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
@@ -39,7 +42,7 @@ func TestMain(m *testing.M) {
 // tests.
 func withCleanEnvironment(run func() int) int {
 	for _, pair := range os.Environ() {
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") {
+		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") || strings.HasPrefix(name, "AWS_") {
 			_ = os.Unsetenv(name)
 		}
 	}
@@ -161,9 +164,15 @@ type process struct {
 
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
+	return spawnWith(t, nil, args...)
+}
+
+// spawnWith starts the program with more in its environment.
+func spawnWith(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, ended: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0], args...)
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	p.cmd.WaitDelay = patience
 	if err := p.cmd.Start(); err != nil {

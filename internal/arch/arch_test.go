@@ -87,6 +87,11 @@ func TestForbiddenDependencies(t *testing.T) {
 		{"config", module + "/job", "kv"},
 		{"config", module + "/fabric", "internal/app"},
 		{"job", "net", "stream"},
+		{"fabric", module + "/resolver", "internal/app"},
+		{"fabric", "minio-go", "internal/app"},
+		{"worker", module + "/resolver", "internal/app"},
+		{"resolver/web", module + "/fabric", "internal/app"},
+		{"resolver/s3", module + "/fabric", "internal/app"},
 	} {
 		if d := contains(deps(t, ban.from), ban.banned); d != "" {
 			t.Errorf("%s depends on %s", ban.from, d)
@@ -99,8 +104,10 @@ func TestForbiddenDependencies(t *testing.T) {
 
 func TestNobodyButTestsNeedsTheTestServers(t *testing.T) {
 	for _, p := range list(t, "./...") {
-		if d := contains(p.Imports, "/natstest"); d != "" {
-			t.Errorf("%s imports %s outside its tests", p.ImportPath, d)
+		for _, server := range []string{"/natstest", "/s3test"} {
+			if d := contains(p.Imports, server); d != "" {
+				t.Errorf("%s imports %s outside its tests", p.ImportPath, d)
+			}
 		}
 	}
 }

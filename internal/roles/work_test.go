@@ -7,6 +7,7 @@ package roles_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"sync/atomic"
@@ -98,6 +99,7 @@ func together(t *testing.T, s *site, way roles.Way) {
 	enqueue(t, backend, job.Spec{ID: "flaky", Stage: "hash", Priority: 1})
 	enqueue(t, backend, job.Spec{ID: "at-once", Stage: "hash"})
 	enqueue(t, backend, job.Spec{ID: "large", Stage: "hash"})
+	enqueue(t, backend, job.Spec{ID: "fed", Stage: "hash", InputRef: put(t, backend)})
 	enqueue(t, backend, job.Spec{ID: "soon", Stage: "hash", AvailableAt: backend.Fabric().Now().Add(time.Second)})
 	enqueue(t, backend, job.Spec{ID: "old", Stage: "hash", Key: "k", AvailableAt: backend.Fabric().Now().Add(time.Hour)})
 	enqueue(t, backend, job.Spec{ID: "new", Stage: "hash", Key: "k"})
@@ -120,6 +122,8 @@ func together(t *testing.T, s *site, way roles.Way) {
 			return job.FailedAfter("not yet", 100*time.Millisecond)
 		case j.ID == "at-once" && j.Attempt == 1:
 			return job.FailedAfter("again", 0)
+		case j.ID == "fed":
+			return worker.OutcomeOf(readInput(ctx, runner, j.InputRef))
 		case j.ID == "large":
 			return job.CompletedWith([]byte(strings.Repeat("large ", 10_000)))
 		case j.ID == "held":
@@ -136,6 +140,7 @@ func together(t *testing.T, s *site, way roles.Way) {
 	}
 	ended(t, backend, "old", job.StateCancelled)
 	output(t, viewer, ended(t, viewer, "large", job.StateSucceeded), 60_000)
+	output(t, viewer, ended(t, viewer, "fed", job.StateSucceeded), inputSize)
 
 	<-held
 	natstest.Eventually(t, patience, "the viewer sees the worker", func() bool { return workers(t, viewer) > 0 })
@@ -147,6 +152,29 @@ func together(t *testing.T, s *site, way roles.Way) {
 	ended(t, viewer, "held", job.StateCancelled)
 	natstest.Eventually(t, patience, "the watch shows it", func() bool { return seen("held") == job.StateCancelled })
 	looks(t, viewer)
+}
+
+// inputSize is too much for a reference.
+const inputSize = 50_000
+
+func put(t *testing.T, a *app.App) (ref string) {
+	t.Helper()
+	ctx, cancel := within(t)
+	defer cancel()
+	ref, err := a.Fabric().PutInput(ctx, strings.NewReader(strings.Repeat("x", inputSize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+func readInput(ctx context.Context, a *app.App, ref string) ([]byte, error) {
+	input, err := a.Fabric().OpenRef(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	defer input.Close()
+	return io.ReadAll(input)
 }
 
 // watch notes what a viewer's watch shows.
@@ -349,4 +377,46 @@ func (p *prober) ask(subject, body string) []byte {
 		p.t.Fatalf("%s: %s %s", subject, code, msg.Header.Get("Nats-Service-Error"))
 	}
 	return msg.Data
+}
+
+// A backend lands outcomes by its own permissions, and so does an operator.
+func TestBackendAndOperatorLandOutcomes(t *testing.T) {
+	t.Parallel()
+	for _, stages := range [][]string{nil, {"hash"}} {
+		s := newSite(t, roles.Config{Namespace: "weft", Stages: stages})
+		backend, _ := s.start("weft", roles.Backend)
+		operator, _ := s.start("weft", roles.Operator)
+		enqueue(t, backend, job.Spec{ID: "one", Stage: "hash"})
+		ctx, cancel := within(t)
+		defer cancel()
+		if _, err := backend.Fabric().Cancel(ctx, "one", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		for name, a := range map[string]*app.App{"billing": backend, "audit": operator} {
+			landsOne(t, a, name)
+			if err := a.Fabric().RemoveFeed(ctx, name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// landsOne takes one outcome of a feed, and waits until the server has heard of it.
+func landsOne(t *testing.T, a *app.App, name string) {
+	t.Helper()
+	ctx, cancel := within(t)
+	defer cancel()
+	taking, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.Fabric().Outcomes(taking, name, func(context.Context, fabric.Outcome) error { return nil })
+	}()
+	natstest.Eventually(t, patience, "the outcome is acknowledged", func() bool {
+		feeds, err := a.Fabric().Feeds(ctx)
+		return err == nil && len(feeds) == 1 && feeds[0].Pending == 0 && feeds[0].Unacked == 0 && !feeds[0].LastAck.IsZero()
+	})
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
 }
