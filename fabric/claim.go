@@ -19,8 +19,11 @@ type taking struct {
 	item  *stream.Delivery
 	stage Stage
 	// guess is true while rec comes from the item's body and was not read.
-	guess bool
-	rec   kv.Record
+	guess   bool
+	rec     kv.Record
+	counted bool   // the stage's rate has let the job begin
+	gates   []gate // in which the job has a place
+	entered holder // by which it has
 }
 
 // take claims the job of an item and calls done with it, or with nil when the
@@ -50,7 +53,7 @@ func (r *Runner) take(d *stream.Delivery, done func(*holding)) {
 // taken for the record and nothing has to be read or asked for it; else nil.
 func (r *Runner) straight(d *stream.Delivery) *holding {
 	st, known := r.f.stages.known(d.Stage)
-	if !known || !st.uses(d.Lane) || again(d) || r.held(d.JobID) != nil {
+	if !known || !st.uses(d.Lane) || st.limited() || again(d) || r.held(d.JobID) != nil {
 		return nil
 	}
 	j, ok := fromBody(d)
@@ -105,6 +108,9 @@ func (t *taking) finish(done func(*holding), first func() (*holding, bool, error
 			break
 		}
 		h, again, err = t.try()
+	}
+	if h == nil {
+		t.goBack()
 	}
 	if err != nil {
 		// The item stays as it is and comes again after ack-wait.
@@ -179,6 +185,7 @@ func (t *taking) heldHere(h *holding) (done bool) {
 	}
 	h.settled = true
 	t.r.drop(j.ID, h)
+	t.r.lose(h)
 	h.hint()
 	return false
 }
@@ -243,6 +250,14 @@ func (t *taking) try() (h *holding, again bool, err error) {
 	}
 	if err != nil {
 		return t.refused(err, now)
+	}
+	if t.stage.limited() {
+		if ok, err := t.pass(next); !ok || err != nil {
+			return nil, false, err
+		}
+		if next, _, err = t.rec.Job.Claim(t.r.id, t.r.f.Now(), t.stage.Lease); err != nil { // that took its time
+			return nil, false, err
+		}
 	}
 	next.ItemSeq = t.item.Seq
 	return t.saved(t.r.f.bucket.Save(t.ctx, next, t.rec.Revision, 0))

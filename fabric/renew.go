@@ -43,6 +43,7 @@ func (r *Runner) Renew(ctx context.Context, c job.Claim, progress json.RawMessag
 	if err != nil {
 		return c, err
 	}
+	r.stay(ctx, h, r.f.Now().UnixNano() >= h.until.Load())
 	h.overdue.Store(false)
 	h.until.Store(h.rec.Job.LeaseExpiresAt.UnixNano())
 	h.item.InProgress()
@@ -101,6 +102,7 @@ func (r *Runner) changed(h *holding, rec kv.Record, err error) (again bool, _ er
 	if err != nil || !r.mine(h, rec.Job) {
 		h.settled = true
 		r.drop(id, h)
+		r.lose(h)
 		return false, stale(id)
 	}
 	return true, nil

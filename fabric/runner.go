@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
@@ -29,6 +30,7 @@ type Runner struct {
 
 	mu     sync.Mutex
 	claims map[string]*holding // guarded by mu: by job id, one claim each
+	adrift map[string]*holding // guarded by mu: by job id, ended by others while their handlers run
 	takers map[string]*taker   // guarded by mu: by stage
 }
 
@@ -45,6 +47,8 @@ type holding struct {
 	until atomic.Int64
 
 	mu      sync.Mutex       // one compare-and-set of a claim at a time
+	gates   []gate           // in which it has places; never changed
+	stayed  time.Time        // guarded by mu: when its places were last made sure of
 	rec     kv.Record        // guarded by mu
 	item    *stream.Delivery // its acknowledgement is guarded by mu
 	settled bool             // guarded by mu: nothing is left to do
@@ -59,7 +63,7 @@ func (f *Fabric) Runner(id string) (*Runner, error) {
 	if err := job.CheckWorker(id); err != nil {
 		return nil, err
 	}
-	r := &Runner{f: f, id: id, log: f.log.With("worker", id), turns: make(chan struct{}, atOnce), claims: map[string]*holding{}, takers: map[string]*taker{}}
+	r := &Runner{f: f, id: id, log: f.log.With("worker", id), turns: make(chan struct{}, atOnce), claims: map[string]*holding{}, adrift: map[string]*holding{}, takers: map[string]*taker{}}
 	sub, err := f.nc.Subscribe(f.signalSubject(id), r.signalled)
 	if err != nil {
 		return nil, fmt.Errorf("worker %s: %w", id, err)
@@ -128,6 +132,9 @@ func (r *Runner) keep(h *holding) {
 func newHolding(d *stream.Delivery, rec kv.Record, st Stage) *holding {
 	h := &holding{stage: st, fence: rec.Job.Fence, rec: rec, item: d}
 	h.until.Store(rec.Job.LeaseExpiresAt.UnixNano())
+	if st.limited() {
+		h.gates, h.stayed = st.gates(rec.Job), rec.Job.UpdatedAt
+	}
 	return h
 }
 

@@ -24,6 +24,7 @@ import (
 func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	h := r.holding(c.Token)
 	if h == nil {
+		r.Leave(c)
 		return r.settledBefore(ctx, c.Token, o)
 	}
 	if outputToStore(o) {
@@ -56,6 +57,7 @@ func (r *Runner) ended(ctx context.Context, h *holding, t job.Token, o job.Outco
 	}
 	h.settled = true
 	r.drop(t.JobID, h)
+	r.leave(h)
 	return r.followUp(ctx, h)
 }
 

@@ -36,7 +36,7 @@ func (r *Runner) settleAside(ctx context.Context, h *holding, c job.Claim, o job
 // settleStraight sends the write of an outcome that ends the job. It reports false,
 // and has done nothing, if there is more to do than that write.
 func (r *Runner) settleStraight(ctx context.Context, h *holding, t job.Token, o job.Outcome, then func(error)) bool {
-	if outputToStore(o) || r.f.opts.Faults.AckBeforeWrite || !h.mu.TryLock() {
+	if outputToStore(o) || len(h.gates) > 0 || r.f.opts.Faults.AckBeforeWrite || !h.mu.TryLock() {
 		return false
 	}
 	if h.settled {

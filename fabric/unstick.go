@@ -49,6 +49,10 @@ func (k *keeper) replaceSchedule(ctx context.Context, id string) error {
 	if err != nil || !ready(rec.Job) || !k.overdue(rec.Job) {
 		return err
 	}
+	due, there, err := k.f.queue.Scheduled(ctx, rec.Job.Stage, id)
+	if ahead := due.Sub(k.f.Now()); err != nil || there && -keeperGrace < ahead && ahead < 2*putOffMost {
+		return err // put off, as a limit was reached
+	}
 	k.f.log.Warn("job offered in place of a schedule that did not fire", "job", id, "stage", rec.Job.Stage)
 	if err := k.f.queue.Withdraw(ctx, rec.Job.Stage, rec.Job.Lane(), id); err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 // DefaultMaxAttempts is how often a job is tried when its spec does not say.
 const DefaultMaxAttempts = 3
 
-// Lanes of a stage, by priority: 1 is served first. A spec's priority 0 means
+// Lanes of a stage, by priority: 1 has the greatest share of the workers. A spec's priority 0 means
 // DefaultPriority.
 const (
 	HighestPriority = 1

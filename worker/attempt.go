@@ -220,6 +220,10 @@ func (c *conclusion) end() {
 		a.task.Log().Warn("outcome dropped", "code", job.CodeStaleLease, "outcome", c.outcome.String(),
 			"reason", c.outcome.Reason(), "cause", a.lease.lost)
 		a.worker.hooks.lost(a.task.job, a.lease.lost, c.took)
+		if leaver, ok := a.worker.fabric.(Leaver); ok && !c.stray {
+			claim := *a.lease.claim
+			a.worker.running.Go(func() { leaver.Leave(claim) })
+		}
 	}
 	if c.free {
 		a.stage.settledFreely()
