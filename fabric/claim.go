@@ -73,6 +73,7 @@ func (t *taking) wonStraight(next job.Job, p *kv.Pending) *holding {
 	if !ok || next.Key != "" || !t.r.f.Now().Before(next.LeaseExpiresAt) {
 		return nil
 	}
+	t.r.f.observeClaim(&t.rec.Job, &next)
 	return t.r.hold(t.item, kv.Record{Job: next, Revision: revision, Raw: p.Value()}, t.stage)
 }
 
@@ -172,6 +173,9 @@ func (t *taking) heldHere(h *holding) (done bool) {
 			return true
 		}
 	}
+	if !h.settled {
+		t.r.f.opts.Observer.Lost(t.item.Stage, j.State)
+	}
 	h.settled = true
 	t.r.drop(j.ID, h)
 	h.hint()
@@ -204,6 +208,7 @@ func (t *taking) found(rec kv.Record, err error) (done bool, _ error) {
 	t.guess = false
 	switch {
 	case errors.Is(err, kv.ErrUnreadable):
+		t.r.f.opts.Observer.Unreadable()
 		t.report("item removed: its record cannot be read; the audit offers the job again once it is repaired", err)
 		t.item.Remove()
 		return true, nil
@@ -281,6 +286,7 @@ func (t *taking) won(rec kv.Record) (*holding, bool, error) {
 	if !t.r.f.Now().Before(rec.Job.LeaseExpiresAt) {
 		return nil, false, errors.New("claimed, but the lease ran out meanwhile")
 	}
+	t.r.f.observeClaim(&t.rec.Job, &rec.Job)
 	return t.r.hold(t.item, rec, t.stage), false, nil
 }
 
@@ -291,6 +297,7 @@ func (t *taking) refused(err error, now time.Time) (*holding, bool, error) {
 		done, err := t.read()
 		return nil, !done, err
 	}
+	t.r.f.opts.Observer.ClaimRefused(t.item.Stage, refusalCode(err))
 	j := t.rec.Job
 	switch codeOf(err) {
 	case job.CodeLeaseHeld:

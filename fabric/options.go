@@ -21,6 +21,8 @@ type Options struct {
 	Stage       StageSettings // of a stage that is created here
 	Retention   Retention     // of jobs that have ended
 	Logger      *slog.Logger  // nil discards
+	Observer    Observer      // is told of what happens; nil is nobody
+	Tracer      Tracer        // traces enqueues; nil is none
 
 	// OfferBySchedule offers every job by a schedule, also one that is due, which the
 	// server then turns into its item. It is for a process that has not the
@@ -98,6 +100,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Observer == nil {
+		o.Observer = nobody{}
 	}
 	return o
 }

@@ -36,7 +36,9 @@ func (r *Runner) Renew(ctx context.Context, c job.Claim, progress json.RawMessag
 		}
 		return next, err
 	})
+	r.f.opts.Observer.Renewed(h.stage.Name, err)
 	if errors.Is(err, job.ErrStaleLease) || errors.Is(err, job.ErrMissingJob) {
+		r.f.opts.Observer.Lost(h.stage.Name, h.rec.Job.State)
 		c.Job = h.rec.Job
 		return c, err
 	}
@@ -78,6 +80,7 @@ func (r *Runner) change(ctx context.Context, h *holding, step func(job.Job) (job
 			if err != nil {
 				return explain(r.f.nc, err)
 			}
+			r.f.observe(&h.rec.Job, &rec.Job)
 			h.rec = rec
 			return nil
 		}

@@ -175,7 +175,7 @@ func (r *Runner) handOut(h *holding) (c job.Claim, lasts bool) {
 	}
 	h.settled = true
 	r.drop(h.rec.Job.ID, h)
-	r.log.Warn("claimed job not handed out, its lease ran out first", "job", h.rec.Job.ID, "stage", h.stage.Name)
+	r.log.Warn("claimed job not handed out, its lease ran out first", attemptOf(h.rec.Job))
 	return job.Claim{}, false
 }
 

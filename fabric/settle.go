@@ -47,6 +47,9 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, c.Token, o) {
 		err = nil // an earlier try, whose answer was lost, has done it
 	}
+	if errors.Is(err, job.ErrStaleLease) {
+		r.f.opts.Observer.Lost(h.stage.Name, h.rec.Job.State)
+	}
 	if err != nil {
 		return err
 	}
@@ -108,7 +111,7 @@ func (r *Runner) followUp(ctx context.Context, h *holding) error {
 	}
 	later := r.f.byScheduleAt(h.rec.Job.AvailableAt)
 	if err := r.f.offer(ctx, h.rec); err != nil {
-		r.log.Warn("job recorded, but not offered again yet", "job", h.rec.Job.ID, "error", err)
+		r.log.Warn("job recorded, but not offered again yet", attemptOf(h.rec.Job), "error", err)
 		return nil
 	}
 	r.remember(h.stage, h.rec.Job)

@@ -27,6 +27,8 @@ type attempt struct {
 	// to set ended, received by the owner.
 	returned chan ending
 
+	endSpan func(job.Outcome, error) // the owner's alone; nil without a tracer
+
 	stray bool // guarded by worker.mu: the handler was given up and still runs
 }
 
@@ -58,6 +60,9 @@ func (a *attempt) run(working context.Context) {
 		timed, stop := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 		defer stop()
 		ctx = timed
+	}
+	if tracer := a.worker.options.Tracer; tracer != nil {
+		ctx, a.endSpan = tracer.Attempt(ctx, a.task.Job())
 	}
 	a.worker.add(a)
 	a.worker.hooks.started(a.task.Job())
@@ -136,6 +141,7 @@ func (a *attempt) conclude(base context.Context, end ending, took time.Duration)
 	}
 	a.task.Log().Warn("outcome dropped", "code", job.CodeStaleLease, "outcome", outcome.String(),
 		"reason", outcome.Reason(), "cause", a.lease.lost)
+	a.span(outcome, a.lease.lost)
 	a.worker.hooks.lost(a.task.Job(), a.lease.lost, took)
 }
 
@@ -169,7 +175,15 @@ func (a *attempt) settled(outcome job.Outcome, err error, took time.Duration) {
 	} else if outcome.Kind() != job.KindCompleted {
 		a.task.Log().Info("attempt ended", "outcome", outcome.String(), "reason", outcome.Reason(), "took", took)
 	}
+	a.span(outcome, err)
 	a.worker.hooks.settled(a.task.Job(), outcome, err, took)
+}
+
+// span ends the attempt's span, if it has one.
+func (a *attempt) span(outcome job.Outcome, err error) {
+	if a.endSpan != nil {
+		a.endSpan(outcome, err)
+	}
 }
 
 // release gives back a claim that came too late to be worked on.
