@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,10 @@ type Options struct {
 	// StderrLevel is the level at which lines of stderr are logged. The default
 	// is debug.
 	StderrLevel slog.Level
+	// Environ, if not nil, gives variables of one attempt's command beyond those of
+	// this process and the job's own, as NAME=value; they win over both. ctx is the
+	// attempt's.
+	Environ func(ctx context.Context) []string
 }
 
 // ErrNoInput is an input that no later attempt could open either.
@@ -148,10 +153,11 @@ func (h *Handler) input(ctx context.Context, j job.Job) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(j.AppendJSON(nil))), nil
 }
 
-// command is the attempt's command, not yet started.
-func (h *Handler) command(j job.Job) *exec.Cmd {
+// command is the attempt's command, not yet started. The trace of its environment is
+// the job's, never the one that this process itself may have been started in.
+func (h *Handler) command(ctx context.Context, j job.Job) *exec.Cmd {
 	cmd := &exec.Cmd{Path: h.path, Args: h.argv, SysProcAttr: attributes()}
-	cmd.Env = append(os.Environ(),
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), isTrace),
 		"WEFT_JOB_ID="+j.ID,
 		"WEFT_STAGE="+j.Stage,
 		"WEFT_ATTEMPT="+strconv.FormatInt(j.Attempt, 10),
@@ -160,7 +166,16 @@ func (h *Handler) command(j job.Job) *exec.Cmd {
 		"WEFT_KEY="+j.Key,
 		"WEFT_WORKER_ID="+j.WorkerID,
 	)
+	trace := j.Trace.Environ()
+	if h.options.Environ != nil {
+		trace = append(trace, h.options.Environ(ctx)...)
+	}
+	cmd.Env = append(cmd.Env, trace...)
 	return cmd
+}
+
+func isTrace(variable string) bool {
+	return strings.HasPrefix(variable, job.TraceParentVariable+"=") || strings.HasPrefix(variable, job.TraceStateVariable+"=")
 }
 
 // end is how a command ended.

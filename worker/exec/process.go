@@ -44,7 +44,7 @@ func (h *Handler) run(ctx context.Context, j job.Job, input io.ReadCloser, log *
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	p, err := start(h.command(j))
+	p, err := start(h.command(ctx, j))
 	if err != nil {
 		return end{}, err
 	}
