@@ -42,7 +42,10 @@ unless --keep-going is given. Enqueueing the same id again with the same spec
 changes nothing; with another spec it is refused with duplicate_job. A job that
 others depend on has to come before them.
 
-A reference is opaque to Weft, except data: URIs and nats-obj://BUCKET/NAME.`,
+A reference is opaque to Weft, except data: URIs and nats-obj://BUCKET/NAME.
+
+Jobs belong to the trace that TRACEPARENT in the environment names, unless their
+spec has a traceparent.`,
 		Example: `  weft enqueue hash --input-ref data:,hello
   weft enqueue mail --input-ref db:42 --in 10m --priority 1 --label tenant=acme
   weft enqueue hash --jobs jobs.jsonl --resumable`,
@@ -123,7 +126,7 @@ func (f *enqueueFlags) fill(given func(string) bool) (err error) {
 
 func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f enqueueFlags) error {
 	spec := f.spec
-	spec.Stage = stage
+	spec.Stage, spec.Trace = stage, surroundingTrace()
 	if s.given("max_attempts") {
 		spec.MaxAttempts = s.MaxAttempts
 	}
@@ -164,7 +167,7 @@ func (p *program) enqueueFile(ctx context.Context, s settings, stage string, f e
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	fresh := func() *specChecker {
-		return &specChecker{stage: stage, maxAttempts: s.MaxAttempts, number: f.resumable}
+		return &specChecker{stage: stage, maxAttempts: s.MaxAttempts, number: f.resumable, trace: surroundingTrace()}
 	}
 	batch, err := checkBatch(file, fresh, f.keepGoing, p.complain)
 	if err != nil {
