@@ -93,7 +93,7 @@ func (b *bulk) begin(ctx context.Context, specs iter.Seq[job.Spec]) {
 			_, e.err = b.f.stages.get(ctx, e.spec.Stage, e.spec.Lane())
 		}
 		if e.err == nil && b.plain(e.spec) {
-			e.record = b.f.bucket.BeginJob(e.job, 0, 0, nil)
+			e.record = b.f.bucket.BeginJob(&e.job, 0, 0, nil)
 		}
 		b.records <- e
 	}

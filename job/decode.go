@@ -99,7 +99,12 @@ func (o *object) takeSpec(s *Spec) {
 	o.takeDuration("timeout", &s.Timeout)
 	o.take("labels", &s.Labels)
 	o.takeTime("available_at", &s.AvailableAt)
-	if len(s.Dependencies) == 0 { // an empty list is not written either
+	s.tidy()
+}
+
+// tidy clears lists that are empty, which are not written either.
+func (s *Spec) tidy() {
+	if len(s.Dependencies) == 0 {
 		s.Dependencies = nil
 	}
 	if len(s.Labels) == 0 {
@@ -135,6 +140,10 @@ func Decode(data []byte) (Job, error) {
 // UnmarshalJSON reads a record and refuses one whose state it does not know,
 // since nothing could safely be done with it.
 func (j *Job) UnmarshalJSON(data []byte) error {
+	if read, ok := decodePlain(data); ok {
+		*j = read
+		return nil
+	}
 	o, err := parseObject(data)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)

@@ -13,8 +13,7 @@ import (
 // object is a JSON object being taken apart: each known member is removed as it
 // is read, what remains is unknown. The first error is kept.
 //
-// A record is read at every claim and by the keeper at every change, so the
-// common case is read without encoding/json: the object is cut into members by
+// The common case is read without encoding/json: the object is cut into members by
 // their quotes and brackets, and plain texts and whole numbers are taken as they
 // stand. Everything else, and every error, is encoding/json's.
 type object struct {

@@ -1,10 +1,6 @@
 package job
 
-import (
-	"fmt"
-	"strconv"
-	"time"
-)
+import "fmt"
 
 // Peek reads of a record what decides where it goes next: id, stage, state, lease,
 // what it waits on, and key with order. The other fields of the result are zero,
@@ -37,72 +33,20 @@ func Peek(data []byte) (Job, error) {
 	return j, nil
 }
 
-// peekPlain walks once over a record as the fabric writes it, and gives up with
-// false on whatever needs decoding or is not as it should be.
+// peekPlain is decodePlain for what Peek reads.
 func peekPlain(data []byte) (j Job, ok bool) {
-	c := cutter{data: data}
-	c.space()
-	if !c.skip('{') {
-		return Job{}, false
-	}
-	var seen int
-	for first := true; ; first = false {
-		c.space()
-		if c.skip('}') {
-			break
-		}
-		if !first && !c.skip(',') {
-			return Job{}, false
-		}
-		name, raw, ok := c.pair()
-		if !ok {
-			return Job{}, false
-		}
-		bit, ok := j.peekMember(name, raw)
-		if !ok || seen&bit != 0 { // of a name that comes twice, encoding/json says which counts
-			return Job{}, false
-		}
-		seen |= bit
-	}
-	c.space()
-	if c.at != len(data) || j.checkForm() != nil {
+	if !walkPlain(data, j.peekMember) || j.checkForm() != nil {
 		return Job{}, false
 	}
 	j.tidy()
 	return j, true
 }
 
-// peekMember takes one member, and gives a bit of its own for each name it knows.
-func (j *Job) peekMember(name, raw []byte) (bit int, ok bool) {
-	var text string
+// peekMember takes the members that Peek reads and passes over the others.
+func (j *Job) peekMember(name, raw []byte) (bit uint32, ok bool) {
 	switch string(name) {
-	case "id":
-		j.ID, ok = plainText(raw)
-		return 1, ok
-	case "stage":
-		j.Stage, ok = plainText(raw)
-		return 2, ok
-	case "key":
-		j.Key, ok = plainText(raw)
-		return 4, ok
-	case "key_order":
-		n, err := strconv.ParseInt(string(raw), 10, 64)
-		j.KeyOrder = n
-		return 8, err == nil && canonicalInt(raw)
-	case "state":
-		text, ok = plainText(raw)
-		j.State = State(text)
-		return 16, ok
-	case "worker_id":
-		j.WorkerID, ok = plainText(raw)
-		return 32, ok
-	case "lease_expires_at":
-		text, ok = plainText(raw)
-		t, err := time.Parse(time.RFC3339Nano, text)
-		j.LeaseExpiresAt = t.UTC()
-		return 64, ok && err == nil && t.Location() == time.UTC
-	case "waiting_on":
-		return 0, false
+	case "id", "stage", "key", "key_order", "state", "worker_id", "lease_expires_at", "waiting_on":
+		return j.plainMember(name, raw)
 	}
 	return 0, true
 }

@@ -27,7 +27,7 @@ const (
 // has moved. On one server it costs a flush of the disk, so it is for what cannot
 // be done in two steps.
 func (b *Bucket) SaveWith(ctx context.Context, j job.Job, other Write) (Record, error) {
-	record := Write{Key: JobKey(j.ID), Value: encode(j)}
+	record := Write{Key: JobKey(j.ID), Value: encode(&j)}
 	mark, retry, create := nuid.Next(), newRetry(), other.Revision == 0
 	for {
 		last, err := b.publishBatch(ctx, mark, record, other)
@@ -87,7 +87,9 @@ func (b *Bucket) publishBatch(ctx context.Context, mark string, writes ...Write)
 	defer cancel()
 	id, nc := nuid.Next(), b.js.Conn()
 	for i, w := range writes {
-		msg := b.message(w, mark)
+		m := newMessage()
+		m.fill(b, &w, mark)
+		msg := &m.msg
 		msg.Header.Set(batchID, id)
 		msg.Header.Set(batchSequence, strconv.Itoa(i+1))
 		if i < len(writes)-1 {

@@ -3,9 +3,11 @@ package kv
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/weft-fabric/weft/internal/flight"
 	"github.com/weft-fabric/weft/internal/topology"
@@ -34,6 +36,8 @@ type Bucket struct {
 	prefix string // of the subjects of keys
 	api    string // prefix of the JetStream API
 	free   bool   // from Config.Unchecked
+	marks  string // how the marks of this user's writes begin
+	marked atomic.Uint64
 }
 
 // StreamConfig is the configuration of the bucket's stream.
@@ -75,7 +79,7 @@ func Open(ctx context.Context, js jetstream.JetStream, tower *flight.Tower, cfg 
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", cfg.Namespace, err)
 	}
-	return &Bucket{js: js, tower: tower, stream: stream, watch: watch, name: cfg.Namespace, prefix: "$KV." + cfg.Namespace + ".", api: cfg.APIPrefix, free: cfg.Unchecked}, nil
+	return &Bucket{js: js, tower: tower, stream: stream, watch: watch, name: cfg.Namespace, prefix: "$KV." + cfg.Namespace + ".", api: cfg.APIPrefix, free: cfg.Unchecked, marks: nuid.Next() + "-"}, nil
 }
 
 // ServerTime asks the stream's leader for its clock.

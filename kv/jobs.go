@@ -45,18 +45,18 @@ func RecordOf(id string, e Entry) (Record, error) {
 // ttl is its retention, 0 for a job that has not ended. The errors are those of
 // Swap.
 func (b *Bucket) Save(ctx context.Context, j job.Job, revision uint64, ttl time.Duration) (Record, error) {
-	raw := encode(j)
-	saved, err := b.Swap(ctx, Write{Key: JobKey(j.ID), Value: raw, Revision: revision, TTL: ttl})
+	w := b.jobWrite(&j, revision, ttl)
+	saved, err := b.Swap(ctx, w)
 	if err != nil {
 		return Record{}, err
 	}
-	return Record{Job: j, Revision: saved, Raw: raw}, nil
+	return Record{Job: j, Revision: saved, Raw: w.Value}, nil
 }
 
 // usualSize is room for a record of the usual size, which then is written without
 // being moved.
 const usualSize = 640
 
-func encode(j job.Job) []byte {
+func encode(j *job.Job) []byte {
 	return j.AppendJSON(make([]byte, 0, usualSize+len(j.Payload)))
 }

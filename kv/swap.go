@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weft-fabric/weft/internal/flight"
 	"github.com/weft-fabric/weft/internal/natserr"
@@ -86,7 +84,8 @@ type Write struct {
 	Revision uint64        // what the key must be at; 0 means it has no value
 	TTL      time.Duration // whole seconds until the value expires; 0 is never
 
-	remove bool // leave a marker in place of a value
+	remove  bool   // leave a marker in place of a value
+	subject string // of the key; empty until it is sent
 }
 
 // Swap writes the value if the key is at the expected revision, and returns the
@@ -152,23 +151,6 @@ func (b *Bucket) publish(ctx context.Context, w Write, mark string) (uint64, err
 		return 0, err
 	}
 	return p.revision, p.err
-}
-
-// message is a write as the server takes it.
-func (b *Bucket) message(w Write, mark string) *nats.Msg {
-	values := [...]string{mark, strconv.FormatUint(w.Revision, 10)} // one piece of memory for both
-	header := nats.Header{WriteHeader: values[0:1:1]}
-	if !b.free {
-		header[jetstream.ExpectedLastSubjSeqHeader] = values[1:2:2]
-	}
-	if w.remove {
-		header[operationHeader] = []string{"DEL"}
-	}
-	if w.TTL > 0 {
-		seconds := max(1, int64(w.TTL/time.Second))
-		header[jetstream.MsgTTLHeader] = []string{strconv.FormatInt(seconds, 10) + "s"}
-	}
-	return &nats.Msg{Subject: b.prefix + w.Key, Data: w.Value, Header: header}
 }
 
 // Delete removes a key's value if it is at the revision, and leaves a marker. It

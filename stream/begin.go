@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/weft-fabric/weft/internal/flight"
 )
 
 // Pending is a first item that is on its way.
@@ -24,7 +26,7 @@ func (q *Queue) BeginNew(it Item) *Pending {
 // send publishes a message; its answer comes by the channel.
 func (q *Queue) send(msg *nats.Msg) chan error {
 	landed := make(chan error, 1)
-	q.tower.Send(msg, func(_ uint64, err error) { landed <- err })
+	q.tower.Send(msg, flight.SenderFunc(func(_ uint64, err error) { landed <- err }))
 	return landed
 }
 

@@ -29,12 +29,20 @@ const (
 	tokenBase = 36
 )
 
-// Landed is told what became of a message: its sequence in the stream, or why it
+// Sender is told what became of its message: its sequence in the stream, or why it
 // has none. A server's refusal is a *jetstream.APIError; a missing answer is
 // nats.ErrTimeout; a subject that no stream listens to is
-// jetstream.ErrNoStreamResponse. It must not block, since other answers wait
+// jetstream.ErrNoStreamResponse. Land must not block, since other answers wait
 // behind it.
-type Landed func(sequence uint64, err error)
+type Sender interface {
+	Land(sequence uint64, err error)
+}
+
+// SenderFunc lets a function be a Sender.
+type SenderFunc func(sequence uint64, err error)
+
+// Land calls f.
+func (f SenderFunc) Land(sequence uint64, err error) { f(sequence, err) }
 
 // Tower watches over the messages on their way. It is safe for concurrent use.
 type Tower struct {
@@ -50,7 +58,7 @@ type Tower struct {
 
 // message is one that has not been answered.
 type message struct {
-	landed Landed
+	sender Sender
 	until  time.Time
 }
 
@@ -75,22 +83,24 @@ func (t *Tower) Close() {
 	_ = t.sub.Unsubscribe() // it fails only if the connection is closed
 }
 
-// Send publishes a message, whose reply subject it sets, and calls landed once,
-// never before it returns on the same goroutine.
-func (t *Tower) Send(msg *nats.Msg, landed Landed) {
+// Send publishes a message, whose reply subject it sets, and has its sender told
+// once, never before it returns on the same goroutine. The message and its headers
+// may be used again when Send has returned; its data may not be changed.
+func (t *Tower) Send(msg *nats.Msg, sender Sender) {
 	t.mu.Lock()
 	t.last++
 	token := t.last
-	t.aloft[token] = message{landed, time.Now().Add(Wait)}
+	t.aloft[token] = message{sender, time.Now().Add(Wait)}
 	if !t.sweeping {
 		t.sweeping = true
 		time.AfterFunc(sweepEvery, t.sweep)
 	}
 	t.mu.Unlock()
-	msg.Reply = t.prefix + strconv.FormatUint(token, tokenBase)
+	var text [16]byte
+	msg.Reply = t.prefix + string(strconv.AppendUint(text[:0], token, tokenBase))
 	if err := t.nc.PublishMsg(msg); err != nil {
 		if m, ok := t.take(token); ok {
-			go m.landed(0, err)
+			go m.sender.Land(0, err)
 		}
 	}
 }
@@ -110,7 +120,7 @@ func (t *Tower) answered(msg *nats.Msg) {
 		return // not an answer to anything sent here
 	}
 	if m, ok := t.take(token); ok {
-		m.landed(read(msg))
+		m.sender.Land(read(msg))
 	}
 }
 
@@ -136,7 +146,7 @@ func (t *Tower) sweep() {
 	}
 	t.mu.Unlock()
 	for _, m := range late {
-		m.landed(0, err)
+		m.sender.Land(0, err)
 	}
 }
 

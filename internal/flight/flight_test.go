@@ -40,7 +40,7 @@ func stream(t *testing.T, nc *nats.Conn) jetstream.Stream {
 
 func send(tower *flight.Tower, msg *nats.Msg) <-chan landing {
 	landed := make(chan landing, 2) // a second landing would be seen
-	tower.Send(msg, func(sequence uint64, err error) { landed <- landing{sequence, err} })
+	tower.Send(msg, flight.SenderFunc(func(sequence uint64, err error) { landed <- landing{sequence, err} }))
 	return landed
 }
 
