@@ -32,7 +32,7 @@ type taking struct {
 func (r *Runner) take(d *stream.Delivery, done func(*holding)) {
 	t := &taking{r: r, item: d}
 	if next, ok := t.straight(); ok {
-		r.f.bucket.BeginJob(next, t.rec.Revision, 0, func(p *kv.Pending) {
+		r.f.bucket.BeginJob(&next, t.rec.Revision, 0, func(p *kv.Pending) {
 			if h := t.wonStraight(next, p); h != nil {
 				done(h)
 				return

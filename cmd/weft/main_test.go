@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 // tests.
 func withCleanEnvironment(run func() int) int {
 	for _, pair := range os.Environ() {
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") {
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") || strings.HasPrefix(name, "OTEL_") || strings.HasPrefix(name, "TRACE") {
 			_ = os.Unsetenv(name)
 		}
 	}
@@ -161,9 +162,15 @@ type process struct {
 
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
+	return spawnIn(t, nil, args...)
+}
+
+// spawnIn is spawn with more variables in the environment.
+func spawnIn(t *testing.T, environ []string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, ended: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0], args...)
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), environ...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	p.cmd.WaitDelay = patience
 	if err := p.cmd.Start(); err != nil {

@@ -2,10 +2,10 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -48,13 +48,15 @@ func (a *App) trace(ctx context.Context) error {
 	if err != nil {
 		return Usage("traces cannot be described by the variables OTEL_*: %w", err)
 	}
+	log := a.options.Logger
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces not exported", "error", err) }))
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(of))
 	a.tracer = tracing.New(tracing.Options{Provider: provider})
 	a.cleanups.add("the traces", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil { // what the work amounts to does not depend on it
-			a.options.Logger.Warn("last traces not exported", "error", fmt.Sprint(err))
+			log.Warn("last traces not exported", "error", err)
 		}
 		return nil
 	})

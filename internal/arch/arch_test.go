@@ -87,6 +87,14 @@ func TestForbiddenDependencies(t *testing.T) {
 		{"config", module + "/job", "kv"},
 		{"config", module + "/fabric", "internal/app"},
 		{"job", "net", "stream"},
+		{"worker", "prometheus", "internal/metrics"},
+		{"fabric", "prometheus", "internal/metrics"},
+		{"tracing", "prometheus", "internal/metrics"},
+		{"worker", "opentelemetry", "tracing"},
+		{"worker/exec", "opentelemetry", "tracing"},
+		{"fabric", "opentelemetry", "tracing"},
+		{"tracing", "opentelemetry.io/otel/sdk", "internal/app"},
+		{"tracing", "opentelemetry.io/otel/exporters", "internal/app"},
 	} {
 		if d := contains(deps(t, ban.from), ban.banned); d != "" {
 			t.Errorf("%s depends on %s", ban.from, d)
