@@ -130,11 +130,7 @@ func TestRunningJobIsToldThoughItsSuccessorsEnqueueDied(t *testing.T) {
 	}
 	enqueueItem(t, f, "new")
 	claimNext(t, r, "keyed", "new")
-	select {
-	case <-old.Nudge:
-	case <-time.After(patience):
-		t.Fatal("the running job's holder is not told")
-	}
+	awaitNudge(t, old)
 	if _, err := r.Renew(t.Context(), old, nil); !errors.Is(err, job.ErrStaleLease) {
 		t.Fatalf("renewed a superseded job: %v", err)
 	}

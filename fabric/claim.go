@@ -30,51 +30,58 @@ type taking struct {
 // Nearly every item is what it says it is. Its claim is sent at once, needs no
 // goroutine while it is on its way, and any number of them are at the same time.
 func (r *Runner) take(d *stream.Delivery, done func(*holding)) {
-	t := &taking{r: r, item: d}
-	if next, ok := t.straight(); ok {
-		r.f.bucket.BeginJob(&next, t.rec.Revision, 0, func(p *kv.Pending) {
-			if h := t.wonStraight(next, p); h != nil {
-				done(h)
-				return
-			}
-			go t.finish(done, func() (*holding, bool, error) { return t.saved(t.end(next, p)) })
-		})
+	h := r.straight(d)
+	if h == nil {
+		t := &taking{r: r, item: d}
+		go t.finish(done, t.run)
 		return
 	}
-	go t.finish(done, t.run)
+	r.f.bucket.BeginJob(&h.rec.Job, d.Revision, 0, func(p *kv.Pending) {
+		if r.wonStraight(h, p) {
+			done(h)
+			return
+		}
+		t := &taking{r: r, item: d, stage: h.stage, guess: true}
+		go t.finish(done, func() (*holding, bool, error) { return t.saved(t.end(h.rec.Job, p)) })
+	})
 }
 
-// straight is the claim of an item whose body can be taken for the record, if
-// nothing has to be read or asked for it.
-func (t *taking) straight() (next job.Job, ok bool) {
-	var known bool
-	if t.stage, known = t.r.f.stages.known(t.item.Stage); !known || !t.stage.uses(t.item.Lane) {
-		return job.Job{}, false
-	}
-	if t.r.held(t.item.JobID) != nil || t.again() || !t.fromBody() {
-		return job.Job{}, false
-	}
-	j := t.rec.Job
-	if !j.State.Idle() || len(j.WaitingOn) > 0 {
-		return job.Job{}, false
-	}
-	next, _, err := j.Claim(t.r.id, t.r.f.Now(), t.stage.Lease)
-	next.ItemSeq = t.item.Seq
-	return next, err == nil
-}
-
-// again reports whether the item was delivered before. Its body then is most
-// likely not what the bucket has: somebody has claimed the job meanwhile.
-func (t *taking) again() bool { return t.item.Deliveries > 1 }
-
-// wonStraight hands out a claim that nothing more is to be looked up for, or nil.
-func (t *taking) wonStraight(next job.Job, p *kv.Pending) *holding {
-	revision, ok := p.Done()
-	if !ok || next.Key != "" || !t.r.f.Now().Before(next.LeaseExpiresAt) {
+// straight is what the claim of an item makes of its job, if the item's body can be
+// taken for the record and nothing has to be read or asked for it; else nil.
+func (r *Runner) straight(d *stream.Delivery) *holding {
+	st, known := r.f.stages.known(d.Stage)
+	if !known || !st.uses(d.Lane) || again(d) || r.held(d.JobID) != nil {
 		return nil
 	}
-	t.r.f.observeClaim(&t.rec.Job, &next)
-	return t.r.hold(t.item, kv.Record{Job: next, Revision: revision, Raw: p.Value()}, t.stage)
+	j, ok := fromBody(d)
+	if !ok || !j.State.Idle() || len(j.WaitingOn) > 0 {
+		return nil
+	}
+	next, _, err := j.Claim(r.id, r.f.Now(), st.Lease)
+	if err != nil {
+		return nil
+	}
+	next.ItemSeq = d.Seq
+	h := newHolding(d, kv.Record{Job: next}, st)
+	h.available = availableSince(&j)
+	return h
+}
+
+// again reports whether an item was delivered before. Its body then is most likely
+// not what the bucket has: somebody has claimed the job meanwhile.
+func again(d *stream.Delivery) bool { return d.Deliveries > 1 }
+
+// wonStraight keeps a claim that was written and that nothing more is to be looked
+// up for. It reports false for any other.
+func (r *Runner) wonStraight(h *holding, p *kv.Pending) bool {
+	revision, ok := p.Done()
+	if !ok || h.rec.Job.Key != "" || !r.f.Now().Before(h.rec.Job.LeaseExpiresAt) {
+		return false
+	}
+	h.rec.Revision, h.rec.Raw = revision, p.Value()
+	r.f.observeWait(&h.rec.Job, h.available)
+	r.keep(h)
+	return true
 }
 
 // atOnce is how many items a runner looks up at once. A thousand orphans that all
@@ -134,7 +141,7 @@ func (t *taking) run() (h *holding, again bool, err error) {
 // read. It reports that the item is done with when there is nothing to claim.
 func (t *taking) look() (done bool, err error) {
 	h := t.r.held(t.item.JobID)
-	if h == nil && !t.again() && t.fromBody() {
+	if h == nil && !again(t.item) && t.fromBody() {
 		return false, nil
 	}
 	if done, err := t.read(); done || err != nil || h == nil {
@@ -185,15 +192,20 @@ func (t *taking) heldHere(h *holding) (done bool) {
 // fromBody takes the record that the item carries for what the bucket has. If
 // that is no longer so, the compare-and-set finds out.
 func (t *taking) fromBody() bool {
-	if t.item.Revision == 0 {
-		return false
+	j, ok := fromBody(t.item)
+	if ok {
+		t.rec, t.guess = kv.Record{Job: j, Revision: t.item.Revision, Raw: t.item.Body}, true
 	}
-	j, err := job.Decode(t.item.Body)
-	if err != nil || j.ID != t.item.JobID || j.Stage != t.item.Stage {
-		return false
+	return ok
+}
+
+// fromBody is the record that an item carries, if it does.
+func fromBody(d *stream.Delivery) (job.Job, bool) {
+	if d.Revision == 0 {
+		return job.Job{}, false
 	}
-	t.rec, t.guess = kv.Record{Job: j, Revision: t.item.Revision, Raw: t.item.Body}, true
-	return true
+	j, err := job.Decode(d.Body)
+	return j, err == nil && j.ID == d.JobID && j.Stage == d.Stage
 }
 
 // read looks the record up. It reports that the item is done with when there is

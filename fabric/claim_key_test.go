@@ -74,15 +74,28 @@ func TestSupersededWhilePrefetchedIsToldBeforeItStarts(t *testing.T) {
 	}
 }
 
+// awaitNudge waits until a holder is told that something has happened.
+func awaitNudge(t *testing.T, c job.Claim) {
+	t.Helper()
+	told := make(chan struct{}, 1)
+	c.Nudge.OnHint(func() {
+		select {
+		case told <- struct{}{}:
+		default:
+		}
+	})
+	select {
+	case <-told:
+	case <-time.After(patience):
+		t.Fatal("the job's holder was not told")
+	}
+}
+
 // checkCancelled sees that a holder is nudged, learns why from its renewal, and
 // can record nothing.
 func checkCancelled(t *testing.T, r *fabric.Runner, c job.Claim, reason string) {
 	t.Helper()
-	select {
-	case <-c.Nudge:
-	case <-time.After(patience):
-		t.Fatal("its holder was not told")
-	}
+	awaitNudge(t, c)
 	now, err := r.Renew(t.Context(), c, nil)
 	refused(t, err, job.ErrStaleLease)
 	if now.Job.State != job.StateCancelled || now.Job.Reason != reason {

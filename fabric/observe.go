@@ -90,14 +90,37 @@ func (nobody) Kept(KeeperAction)                                      {}
 func (nobody) Audited(AuditResult)                                    {}
 
 // observe tells of a change that this process has written.
-func (f *Fabric) observe(before, after *job.Job) {
+func (f *Fabric) observe(before, after *job.Job) { f.tell(ended(before, after)) }
+
+// news is what there is to tell of a change, small enough to be kept while its write
+// is on its way.
+type news struct {
+	stage   string
+	attempt job.AttemptOutcome // empty: none has ended
+	took    time.Duration
+	end     job.State // empty: the job has not ended
+}
+
+// ended is what has ended by a change.
+func ended(before, after *job.Job) news {
+	n := news{stage: after.Stage}
 	if before.State == job.StateLeased && len(after.AttemptsLog) > 0 {
-		if last := after.AttemptsLog[len(after.AttemptsLog)-1]; !last.Ended.IsZero() && last.Fence == before.Fence {
-			f.opts.Observer.AttemptEnded(after.Stage, last.Outcome, last.Ended.Sub(last.Started))
+		if last := &after.AttemptsLog[len(after.AttemptsLog)-1]; !last.Ended.IsZero() && last.Fence == before.Fence {
+			n.attempt, n.took = last.Outcome, last.Ended.Sub(last.Started)
 		}
 	}
 	if after.State.Terminal() && !before.State.Terminal() {
-		f.opts.Observer.JobFinished(after.Stage, after.State)
+		n.end = after.State
+	}
+	return n
+}
+
+func (f *Fabric) tell(n news) {
+	if n.attempt != "" {
+		f.opts.Observer.AttemptEnded(n.stage, n.attempt, n.took)
+	}
+	if n.end != "" {
+		f.opts.Observer.JobFinished(n.stage, n.end)
 	}
 }
 
@@ -110,7 +133,12 @@ func (f *Fabric) observeClaim(before, after *job.Job) {
 			f.opts.Observer.AttemptEnded(after.Stage, last.Outcome, last.Ended.Sub(last.Started))
 		}
 	}
-	f.opts.Observer.Claimed(after.Stage, max(0, after.UpdatedAt.Sub(availableSince(before))))
+	f.observeWait(after, availableSince(before))
+}
+
+// observeWait tells of a claim of a job that could have been claimed since a time.
+func (f *Fabric) observeWait(claimed *job.Job, since time.Time) {
+	f.opts.Observer.Claimed(claimed.Stage, max(0, claimed.UpdatedAt.Sub(since)))
 }
 
 // availableSince is when the job could first have been claimed: once its time had

@@ -75,26 +75,38 @@ func (r *Runner) change(ctx context.Context, h *holding, step func(job.Job) (job
 			return fmt.Errorf("job %s: %w", id, err)
 		}
 		rec, err := r.f.bucket.Save(ctx, next, h.rec.Revision, r.f.opts.Retention.of(next.State))
-		conflict, moved := errors.AsType[*kv.Conflict](err)
-		if !moved {
-			if err != nil {
-				return explain(r.f.nc, err)
-			}
-			r.f.observe(&h.rec.Job, &rec.Job)
-			h.rec = rec
-			return nil
-		}
-		rec, err = kv.RecordOf(id, conflict.Current)
-		if err == nil {
-			h.rec = rec
-		}
-		if err != nil || !r.mine(h, rec.Job) {
-			h.settled = true
-			r.drop(id, h)
-			return stale(id)
+		again, err := r.changed(h, rec, err)
+		if !again {
+			return err
 		}
 	}
 	return errRestless
+}
+
+// changed takes in what became of a write of the holder. again means that the
+// record has moved, is still this claim's, and the transition is to be run anew.
+// h.mu is held.
+func (r *Runner) changed(h *holding, rec kv.Record, err error) (again bool, _ error) {
+	conflict, moved := errors.AsType[*kv.Conflict](err)
+	if !moved {
+		if err != nil {
+			return false, explain(r.f.nc, err)
+		}
+		r.f.observe(&h.rec.Job, &rec.Job)
+		h.rec = rec
+		return false, nil
+	}
+	id := h.rec.Job.ID
+	rec, err = kv.RecordOf(id, conflict.Current)
+	if err == nil {
+		h.rec = rec
+	}
+	if err != nil || !r.mine(h, rec.Job) {
+		h.settled = true
+		r.drop(id, h)
+		return false, stale(id)
+	}
+	return true, nil
 }
 
 // mine reports whether the record is leased to this very claim. Fences are not

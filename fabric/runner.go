@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
@@ -37,12 +38,15 @@ type Runner struct {
 type holding struct {
 	stage Stage
 	fence int64
-	nudge chan struct{}
+	nudge job.Nudge
 	// overdue says that the lease ran out and the holder was asked to renew it;
 	// set by a taker, taken back by the renewal.
 	overdue atomic.Bool
 	// until is when the lease runs out, in ns; set when it is claimed or renewed.
 	until atomic.Int64
+	// available is when the job could first have been claimed; of a straight claim
+	// alone, for the observer.
+	available time.Time
 
 	mu      sync.Mutex       // one compare-and-set of a claim at a time
 	rec     kv.Record        // guarded by mu
@@ -102,12 +106,7 @@ func (r *Runner) signalled(msg *nats.Msg) {
 }
 
 // hint asks the holder to renew now, and so to learn what has become of its job.
-func (h *holding) hint() {
-	select {
-	case h.nudge <- struct{}{}:
-	default: // a hint is on its way already
-	}
-}
+func (h *holding) hint() { h.nudge.Hint() }
 
 // held gives this process's claim of a job, nil if it has none.
 func (r *Runner) held(id string) *holding {
@@ -120,14 +119,18 @@ func (r *Runner) held(id string) *holding {
 // because take refuses an item of a job that is.
 func (r *Runner) hold(d *stream.Delivery, rec kv.Record, st Stage) *holding {
 	h := newHolding(d, rec, st)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.claims[rec.Job.ID] = h
+	r.keep(h)
 	return h
 }
 
+func (r *Runner) keep(h *holding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.claims[h.rec.Job.ID] = h
+}
+
 func newHolding(d *stream.Delivery, rec kv.Record, st Stage) *holding {
-	h := &holding{stage: st, fence: rec.Job.Fence, nudge: make(chan struct{}, 1), rec: rec, item: d}
+	h := &holding{stage: st, fence: rec.Job.Fence, rec: rec, item: d}
 	h.until.Store(rec.Job.LeaseExpiresAt.UnixNano())
 	return h
 }
@@ -147,7 +150,7 @@ func (r *Runner) drop(id string, h *holding) {
 		return
 	}
 	delete(r.claims, id)
-	if t := r.takers[h.stage.Name]; t != nil {
+	if t := r.takers[h.stage.Name]; t != nil && h.stage.Concurrency > 0 {
 		t.poke() // the stage's limit may have room now
 	}
 }
@@ -181,7 +184,7 @@ func (r *Runner) handOut(h *holding) (c job.Claim, lasts bool) {
 
 // claim is what the worker gets to see of a holding. h.mu is held.
 func (h *holding) claim() job.Claim {
-	return job.Claim{Job: h.rec.Job, Token: h.rec.Job.Token(), Lease: h.stage.Lease, Nudge: h.nudge}
+	return job.Claim{Job: h.rec.Job, Token: h.rec.Job.Token(), Lease: h.stage.Lease, Nudge: &h.nudge}
 }
 
 // Claim blocks until at least one job of the stage is leased to this worker, and

@@ -43,8 +43,12 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	if r.f.opts.Faults.AckBeforeWrite {
 		h.item.Ack()
 	}
-	err := r.end(ctx, h, o)
-	if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, c.Token, o) {
+	return r.ended(ctx, h, c.Token, o, r.end(ctx, h, o))
+}
+
+// ended goes on when the outcome's transition was run. h.mu is held.
+func (r *Runner) ended(ctx context.Context, h *holding, t job.Token, o job.Outcome, err error) error {
+	if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, t, o) {
 		err = nil // an earlier try, whose answer was lost, has done it
 	}
 	if errors.Is(err, job.ErrStaleLease) {
@@ -54,7 +58,7 @@ func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 		return err
 	}
 	h.settled = true
-	r.drop(c.Token.JobID, h)
+	r.drop(t.JobID, h)
 	return r.followUp(ctx, h)
 }
 

@@ -19,7 +19,8 @@ type taker struct {
 	stage  string
 	called bool // guarded by r.mu: a call of Claim is under way
 
-	wake     chan struct{} // something changed: a job is ready, or an item was void
+	wake     chan struct{}  // something changed: a job is ready, or an item was void
+	done     func(*holding) // finish
 	claiming sync.WaitGroup
 
 	settings Stage            // of the caller of claim alone
@@ -35,15 +36,16 @@ type taker struct {
 }
 
 func newTaker(r *Runner, stage string) *taker {
-	return &taker{r: r, stage: stage, wake: make(chan struct{}, 1)}
+	t := &taker{r: r, stage: stage, wake: make(chan struct{}, 1)}
+	t.done = t.finish
+	return t
 }
 
 // claim waits for jobs. It looks at the stage's settings again from time to
 // time, since lanes come into use and leases change.
 func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
-	refresh := time.NewTicker(stageFresh)
-	defer refresh.Stop()
 	t.turn = 0
+	var refresh <-chan time.Time // made when there is something to wait for
 	for {
 		err := t.adjust(ctx)
 		claims := t.collect(n, err == nil)
@@ -53,10 +55,15 @@ func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
 		if err != nil {
 			return nil, err
 		}
+		if refresh == nil {
+			ticker := time.NewTicker(stageFresh)
+			defer ticker.Stop()
+			refresh = ticker.C
+		}
 		select {
 		case <-ctx.Done():
 		case <-t.wake:
-		case <-refresh.C:
+		case <-refresh:
 		}
 	}
 }
@@ -145,7 +152,7 @@ func (t *taker) Reserve() bool {
 }
 
 // Give begins the claim of an item.
-func (t *taker) Give(d *stream.Delivery) { t.r.take(d, t.finish) }
+func (t *taker) Give(d *stream.Delivery) { t.r.take(d, t.done) }
 
 // room is how many more jobs this worker may hold by the stage's limit. The
 // server counts the items that were handed out, but not one that was replaced

@@ -10,6 +10,11 @@ func Peek(data []byte) (Job, error) {
 	if j, ok := peekPlain(data); ok {
 		return j, nil
 	}
+	return peekSlowly(data)
+}
+
+// peekSlowly is Peek for what is not plain, and says what is wrong with it.
+func peekSlowly(data []byte) (Job, error) {
 	o, err := parseObject(data)
 	if err != nil {
 		return Job{}, fmt.Errorf("record: %w", err)
@@ -35,11 +40,13 @@ func Peek(data []byte) (Job, error) {
 
 // peekPlain is decodePlain for what Peek reads.
 func peekPlain(data []byte) (j Job, ok bool) {
-	if !walkPlain(data, j.peekMember) || j.checkForm() != nil {
-		return Job{}, false
+	w := walk{c: cutter{data: data}}
+	for w.next() {
+		if bit, ok := j.peekMember(w.name, w.raw); !ok || w.twice(bit) {
+			return Job{}, false
+		}
 	}
-	j.tidy()
-	return j, true
+	return j.decoded(w.whole)
 }
 
 // peekMember takes the members that Peek reads and passes over the others.

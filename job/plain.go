@@ -12,47 +12,73 @@ import (
 // one walk, without taking the object apart first. Whatever a walk does not know
 // or finds odd ends it, and object decides.
 
-// walkPlain gives each member of an object to take, which says by a bit of its own
-// which one it was, 0 for one that may come more than once. It gives up, with
-// false, when take does, and on a broken text, a name that needs decoding or one
-// that comes twice, of which encoding/json says which counts.
-func walkPlain(data []byte, take func(name, raw []byte) (bit uint32, ok bool)) bool {
-	c := cutter{data: data}
-	c.space()
-	if !c.skip('{') {
+// walk goes over the members of an object. It ends early, and is not whole, at a
+// broken text, a name that needs decoding, and whatever its user refuses.
+type walk struct {
+	c     cutter
+	begun bool
+	seen  uint32
+	whole bool   // all members were taken
+	name  []byte // of the member that it is at
+	raw   []byte // its value
+}
+
+// next goes to the next member.
+func (w *walk) next() bool {
+	w.c.space()
+	if !w.begun {
+		w.begun = true
+		if !w.c.skip('{') {
+			return false
+		}
+		w.c.space()
+		if w.c.skip('}') {
+			return w.ends()
+		}
+	} else if w.c.skip('}') {
+		return w.ends()
+	} else if !w.c.skip(',') {
 		return false
 	}
-	var seen uint32
-	for first := true; ; first = false {
-		c.space()
-		if c.skip('}') {
-			break
-		}
-		if !first && !c.skip(',') {
-			return false
-		}
-		name, raw, ok := c.pair()
-		if !ok {
-			return false
-		}
-		bit, ok := take(name, raw)
-		if !ok || seen&bit != 0 {
-			return false
-		}
-		seen |= bit
-	}
-	c.space()
-	return c.at == len(data)
+	var ok bool
+	w.name, w.raw, ok = w.c.pair()
+	return ok
+}
+
+// ends finds out whether anything comes after the object.
+func (w *walk) ends() bool {
+	w.c.space()
+	w.whole = w.c.at == len(w.c.data)
+	return false
+}
+
+// twice reports whether a member came before; of two, encoding/json says which
+// counts. bit stands for its name, and is 0 for one that does not matter.
+func (w *walk) twice(bit uint32) bool {
+	before := w.seen&bit != 0
+	w.seen |= bit
+	return before
 }
 
 // decodePlain reads a record that has no member that this version does not know.
 func decodePlain(data []byte) (j Job, ok bool) {
-	if !walkPlain(data, j.plainMember) || j.checkForm() != nil {
+	w := walk{c: cutter{data: data}}
+	for w.next() {
+		if bit, ok := j.plainMember(w.name, w.raw); !ok || w.twice(bit) {
+			return Job{}, false
+		}
+	}
+	return j.decoded(w.whole)
+}
+
+// decoded is a record whose members have been taken.
+func (j *Job) decoded(whole bool) (Job, bool) {
+	if !whole || j.checkForm() != nil {
 		return Job{}, false
 	}
 	j.Spec.tidy()
 	j.tidy()
-	return j, true
+	return *j, true
 }
 
 // plainMember takes one member of a record.
@@ -161,9 +187,11 @@ func putInt(raw []byte, dst *int64) bool {
 
 // putTime sets dst to a time in UTC.
 func putTime(raw []byte, dst *time.Time) bool {
-	if len(raw) < 2 || raw[0] != '"' || !isPlain(raw[1:len(raw)-1]) || dst.UnmarshalText(raw[1:len(raw)-1]) != nil {
+	var t time.Time
+	if len(raw) < 2 || raw[0] != '"' || !isPlain(raw[1:len(raw)-1]) || t.UnmarshalText(raw[1:len(raw)-1]) != nil {
 		return false
 	}
+	*dst = t
 	return inUTC(dst)
 }
 
@@ -181,5 +209,11 @@ func putDuration(raw []byte, dst *time.Duration) bool {
 	return ok && err == nil
 }
 
-// putAny is for what encoding/json may as well read.
-func putAny(raw []byte, dst any) bool { return json.Unmarshal(raw, dst) == nil }
+// putAny is for what encoding/json may as well read. It has memory of its own for
+// that, so that the record can stay where it is.
+func putAny[T any](raw []byte, dst *T) bool {
+	value := new(T)
+	err := json.Unmarshal(raw, value)
+	*dst = *value
+	return err == nil
+}

@@ -130,9 +130,9 @@ type Claim struct {
 	Token Token
 	// Lease is how long each renewal extends the lease; renew every third of it.
 	Lease time.Duration
-	// Nudge receives when something may have happened to the job that its holder
-	// should learn of by renewing now. It is a hint and may be nil.
-	Nudge <-chan struct{}
+	// Nudge hints that something may have happened to the job that its holder
+	// should learn of by renewing now. It may be nil.
+	Nudge *Nudge
 }
 
 // Returns is how many of the attempts that ended last were given back by their

@@ -31,9 +31,12 @@ const (
 	// followPage is how many changes are asked for at once.
 	followPage = 1024
 	// followBusy is how many changes within followLull mean that much happens. Then
-	// followLull passes before what has changed is asked for.
-	followBusy = 64
-	followLull = 50 * time.Millisecond
+	// followLull passes before what has changed is asked for, and longLull when it
+	// was followFlood.
+	followBusy  = 64
+	followLull  = 50 * time.Millisecond
+	followFlood = 512
+	longLull    = 150 * time.Millisecond
 	// followIdle is how long the server keeps a follower that does not ask. One that
 	// was only slow begins again where it was.
 	followIdle = 10 * time.Second
@@ -120,17 +123,29 @@ func (f *follower) run(ctx context.Context) error {
 	}
 	for {
 		busy, err := f.await(ctx)
-		for err == nil && busy {
-			if err = rest(ctx, followLull); err == nil {
+		for lull := followLull; err == nil && busy; {
+			if err = rest(ctx, lull); err == nil {
 				var n int
 				n, err = f.page(ctx)
-				busy = n > followBusy
+				busy, lull = n > followBusy, lullAfter(n)
 			}
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// lullAfter is how long to wait after a page of n changes before the next is asked
+// for: after a full one not at all, since there is more.
+func lullAfter(n int) time.Duration {
+	switch {
+	case n == followPage:
+		return 0
+	case n >= followFlood:
+		return longLull
+	}
+	return followLull
 }
 
 func (f *follower) open(ctx context.Context) (name string, err error) {

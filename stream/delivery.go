@@ -47,6 +47,8 @@ func (d *Delivery) touch() { d.touched.Store(time.Now().UnixNano()) }
 // ack is how the server is told that an item may go.
 const ack = "+ACK"
 
+var acked = []byte(ack) // as it is sent; never written
+
 // margin is the part of ack-wait that is kept as a distance from its end, for
 // the time an acknowledgement needs to reach the server.
 const margin = 8
@@ -96,5 +98,9 @@ func (d *Delivery) send(word string) bool {
 	if d.msg == nil {
 		return word == ack && d.remove != nil && d.remove()
 	}
-	return d.msg.Respond([]byte(word)) == nil
+	text := acked
+	if word != ack {
+		text = []byte(word)
+	}
+	return d.msg.Respond(text) == nil
 }

@@ -4,32 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/weft-fabric/weft/job"
 )
 
-// attempt is the life of one claim in this worker. Its owner is the goroutine
-// that calls run or release; the handler has a goroutine of its own.
+// attempt is the life of one claim in this worker. One goroutine calls the handler
+// and then settles; what else happens meanwhile, renewals above all, comes by
+// timers and calls, each in a goroutine of its own, and meets in mu.
 type attempt struct {
 	worker *Worker
 	stage  *stage
-	task   *Task
-	lease  *lease    // the owner's alone
-	since  time.Time // when the handler was started; set before the attempt is shared
-	slot   bool      // the owner's alone: it has a slot to give back
+	task   Task
+	since  time.Time // when it began to wait for a slot, and then when its handler was started
 
-	// ended is set by whoever is first: the handler's goroutine when the handler
-	// has returned, or the owner when it gives the handler up.
-	ended atomic.Bool
-	// returned has room for one: sent by the handler's goroutine if it was first
-	// to set ended, received by the owner.
-	returned chan ending
+	endSpan func(job.Outcome, error) // set before the handler can be ended; nil without a tracer
 
-	endSpan func(job.Outcome, error) // the owner's alone; nil without a tracer
-
-	stray bool // guarded by worker.mu: the handler was given up and still runs
+	mu     sync.Mutex
+	lease  lease                   // guarded by mu
+	cancel context.CancelCauseFunc // guarded by mu: ends the handler's context; nil before it is started
+	grace  *time.Timer             // guarded by mu: set once the context has ended
+	ended  bool                    // guarded by mu: the handler has returned, or was given up
+	stray  bool                    // guarded by mu: it was given up, and its slot taken from it
 }
 
 // ending is how the handler's part ended.
@@ -39,132 +36,206 @@ type ending struct {
 	stray   bool  // the handler did not return
 }
 
-func newAttempt(s *stage, c job.Claim) *attempt {
-	task := newTask(&c.Job, s.worker.taskLog)
-	return &attempt{
-		worker: s.worker, stage: s, task: task,
-		lease:    newLease(s.worker.fabric, task, &c),
-		since:    time.Now(),
-		returned: make(chan ending, 1),
-	}
+func newAttempt(s *stage, c *job.Claim) *attempt {
+	s.worker.running.Add(1)
+	a := &attempt{worker: s.worker, stage: s, since: time.Now()}
+	a.task.job, a.task.base, a.task.onProgress = &c.Job, s.worker.taskLog, a.reported
+	a.lease.open(c, a.since, a.due)
+	c.Nudge.OnHint(a.nudged)
+	return a
 }
 
 // run calls the handler, keeps the lease while it works, and settles. It returns
-// when the slot is free; only a handler that ignored its cancelled context may
-// still run then. working ends when the drain has used up its time.
-func (a *attempt) run(working context.Context) {
-	base := context.WithoutCancel(working)
-	ctx, cancel := context.WithCancelCause(working)
+// when the slot is free, unless that was taken from it because the handler ignored
+// its cancelled context.
+func (a *attempt) run() {
+	ctx, cancel := context.WithCancelCause(a.worker.base)
 	defer cancel(nil)
+	if tracer := a.worker.options.Tracer; tracer != nil {
+		ctx, a.endSpan = tracer.Attempt(ctx, *a.task.job)
+	}
+	lost := a.begin(cancel)
 	if limit := a.task.job.Timeout; limit > 0 {
 		timed, stop := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 		defer stop()
 		ctx = timed
+		over := time.AfterFunc(limit, func() { a.stop(ErrTimeout) })
+		defer over.Stop()
 	}
-	if tracer := a.worker.options.Tracer; tracer != nil {
-		ctx, a.endSpan = tracer.Attempt(ctx, a.task.Job())
+	if lost != nil {
+		a.stop(lost)
 	}
-	a.worker.add(a)
-	a.worker.hooks.started(a.task.Job())
-	go a.handle(ctx)
-	end := a.watch(ctx, base, cancel)
+	if a.worker.add(a) {
+		a.stop(ErrDraining)
+	}
+	a.worker.hooks.started(a.task.job)
+	a.handle(ctx)
+}
+
+// begin lets the handler's context be ended from now on. The claim may have been
+// lost before.
+func (a *attempt) begin(cancel context.CancelCauseFunc) (lost error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cancel = cancel
+	return a.lease.lost
+}
+
+// stop ends the handler's context, which at a timeout ends by itself, and gives the
+// handler StopGrace to return.
+func (a *attempt) stop(cause error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cancel == nil || a.ended || a.grace != nil {
+		return
+	}
+	a.grace = time.AfterFunc(a.worker.options.StopGrace, func() { a.giveUp(cause) })
+	if cause != ErrTimeout {
+		a.cancel(cause)
+	}
+}
+
+// finish goes on when the handler has returned. A handler that had been given up
+// has nothing more to say.
+func (a *attempt) finish(end ending) {
 	took := time.Since(a.since)
-	a.lease.land()
-	a.conclude(base, end, took)
-	if !end.stray {
+	if !a.end(false) {
 		a.worker.forget(a)
+		a.task.Log().Warn("stray handler returned, its outcome is dropped",
+			"outcome", end.outcome.String(), "reason", end.outcome.Reason())
+		return
 	}
+	a.conclude(end, took)
 }
 
-// watch serves the claim until the handler returns or is given up.
-func (a *attempt) watch(ctx, base context.Context, cancel context.CancelCauseFunc) ending {
-	l := a.lease
-	defer l.timer.Stop()
-	cancelled := ctx.Done()
-	var grace <-chan time.Time
-	for {
-		select {
-		case end := <-a.returned:
-			return end
-		case <-cancelled:
-			cancelled = nil
-			grace = time.After(a.worker.options.StopGrace)
-		case <-grace:
-			return a.giveUp(ctx)
-		case <-l.timer.C:
-			l.begin(base)
-		case answer := <-l.answers:
-			if lost := l.absorb(answer); lost != nil {
-				a.task.Log().Warn("claim is lost, stopping the handler", "code", job.CodeStaleLease, "cause", lost)
-				cancel(lost)
-			}
-		case _, open := <-l.nudges:
-			l.nudged(open)
-		case <-a.task.reported:
-			l.reported()
-		}
+// giveUp leaves a handler that did not return to itself, and its slot to another.
+func (a *attempt) giveUp(cause error) {
+	took := time.Since(a.since)
+	if !a.end(true) {
+		return
 	}
-}
-
-// giveUp leaves the handler to itself, unless it has returned just now.
-func (a *attempt) giveUp(ctx context.Context) ending {
-	if !a.ended.CompareAndSwap(false, true) {
-		return <-a.returned
-	}
-	a.worker.markStray(a)
-	cause := context.Cause(ctx)
 	a.task.Log().Error("handler did not stop, its slot is taken from it",
 		"cause", cause, "grace", a.worker.options.StopGrace)
-	return ending{cause: cause, stray: true}
+	a.conclude(ending{cause: cause, stray: true}, took)
+	a.stage.handOn()
 }
 
-// conclude settles what the handler's end amounts to, or drops it if the claim
-// is no longer this worker's.
-func (a *attempt) conclude(base context.Context, end ending, took time.Duration) {
-	outcome := a.verdict(end)
-	if outcome.Open() == nil && a.leaveEarly() {
-		defer func() { <-a.stage.settling }()
+// end marks the end of the handler's part, for whoever comes first, and then waits
+// for a renewal that is under way. From here on the lease is the caller's alone.
+func (a *attempt) end(stray bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return false
 	}
-	if a.lease.lost == nil {
-		err := a.lease.settle(base, outcome)
-		if errors.Is(err, job.ErrInvalidJob) {
-			outcome = job.Failed(fmt.Sprintf("outcome %s was refused: %v", outcome, err))
-			err = a.lease.settle(base, outcome)
-		}
-		if !gone(err) {
-			a.settled(outcome, err, took)
-			return
-		}
+	a.ended, a.stray = true, stray
+	a.lease.timer.Stop()
+	if a.grace != nil {
+		a.grace.Stop()
+	}
+	a.land()
+	return true
+}
+
+// land waits for the renewal under way, if there is one. mu is held.
+func (a *attempt) land() {
+	for a.lease.flying != nil {
+		landing := a.lease.flying
+		a.mu.Unlock()
+		<-landing
+		a.mu.Lock()
+	}
+}
+
+// keepsSlot reports whether the slot is still this attempt's to hand on.
+func (a *attempt) keepsSlot() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.stray
+}
+
+// conclude settles what the handler's end amounts to, or drops it if the claim is
+// no longer this worker's. It returns when the slot is free.
+func (a *attempt) conclude(end ending, took time.Duration) {
+	c := &conclusion{a: a, outcome: a.verdict(end), took: took, stray: end.stray}
+	if a.lease.lost != nil {
+		c.err = a.lease.lost
+		a.worker.clerk.take(c)
+		return
+	}
+	if c.free = c.outcome.Open() == nil && a.stage.settleFreely(); !c.free {
+		c.done = make(chan struct{})
+	}
+	c.settle()
+	if !c.free {
+		<-c.done
+	}
+}
+
+// conclusion is the end of an attempt on its way into the record.
+type conclusion struct {
+	a       *attempt
+	outcome job.Outcome
+	took    time.Duration
+	stray   bool          // the handler still runs
+	free    bool          // the slot does not wait for it
+	done    chan struct{} // closed at its end if the slot does
+	again   int           // how often it was settled anew
+	err     error         // what became of it
+}
+
+// settle asks for the settlement.
+func (c *conclusion) settle() {
+	a := c.a
+	a.worker.fabric.SettleThen(a.worker.base, *a.lease.claim, c.outcome, c.settled)
+}
+
+// settled is called with the answer, by a goroutine that must not wait.
+func (c *conclusion) settled(err error) {
+	if c.err = err; err != nil && c.again < 2 && (errors.Is(err, job.ErrInvalidJob) || errors.Is(err, job.ErrLeaseExpired)) {
+		c.again++
+		go c.settleAgain()
+		return
+	}
+	c.a.worker.clerk.take(c)
+}
+
+// settleAgain settles once more: a failure in place of an outcome that was refused,
+// or the same one when the lease ran out and could be renewed.
+func (c *conclusion) settleAgain() {
+	if errors.Is(c.err, job.ErrInvalidJob) {
+		c.outcome = job.Failed(fmt.Sprintf("outcome %s was refused: %v", c.outcome, c.err))
+	} else if err := c.a.renewNow(); err != nil {
+		c.settled(err)
+		return
+	}
+	c.settle()
+}
+
+// end says what has become of the attempt. It is called by the clerk.
+func (c *conclusion) end() {
+	a := c.a
+	switch {
+	case a.lease.lost == nil && !gone(c.err):
+		a.settled(c.outcome, c.err, c.took)
+	default:
 		if a.lease.lost == nil {
 			a.lease.lost = ErrLeaseLost
 		}
+		a.task.Log().Warn("outcome dropped", "code", job.CodeStaleLease, "outcome", c.outcome.String(),
+			"reason", c.outcome.Reason(), "cause", a.lease.lost)
+		a.span(c.outcome, a.lease.lost)
+		a.worker.hooks.lost(a.task.job, a.lease.lost, c.took)
 	}
-	a.task.Log().Warn("outcome dropped", "code", job.CodeStaleLease, "outcome", outcome.String(),
-		"reason", outcome.Reason(), "cause", a.lease.lost)
-	a.span(outcome, a.lease.lost)
-	a.worker.hooks.lost(a.task.Job(), a.lease.lost, took)
-}
-
-// leave gives the slot back, once.
-func (a *attempt) leave() {
-	if a.slot {
-		a.slot = false
-		a.stage.free(1)
+	if c.free {
+		a.stage.settledFreely()
+	} else if c.done != nil {
+		close(c.done)
 	}
-}
-
-// leaveEarly gives the slot back before the settlement, which is one write that
-// needs no more of this process than to be waited for; meanwhile the next job is
-// asked for. It reports false, and keeps the slot, when as many attempts as the
-// stage has slots are being settled already: then it is the server that is slow.
-func (a *attempt) leaveEarly() bool {
-	select {
-	case a.stage.settling <- struct{}{}:
-		a.leave()
-		return true
-	default:
-		return false
+	if !c.stray {
+		a.worker.forget(a)
 	}
+	a.worker.running.Done()
 }
 
 func (a *attempt) settled(outcome job.Outcome, err error, took time.Duration) {
@@ -176,7 +247,7 @@ func (a *attempt) settled(outcome job.Outcome, err error, took time.Duration) {
 		a.task.Log().Info("attempt ended", "outcome", outcome.String(), "reason", outcome.Reason(), "took", took)
 	}
 	a.span(outcome, err)
-	a.worker.hooks.settled(a.task.Job(), outcome, err, took)
+	a.worker.hooks.settled(a.task.job, outcome, err, took)
 }
 
 // span ends the attempt's span, if it has one.
@@ -186,11 +257,16 @@ func (a *attempt) span(outcome job.Outcome, err error) {
 	}
 }
 
-// release gives back a claim that came too late to be worked on.
-func (a *attempt) release(working context.Context) {
-	a.lease.timer.Stop()
-	err := a.lease.settle(context.WithoutCancel(working), job.Released())
-	if err != nil && !gone(err) {
+// release gives back a claim that was not worked on.
+func (a *attempt) release() {
+	defer a.worker.running.Done()
+	a.end(false)
+	if a.lease.lost != nil {
+		return
+	}
+	answer := make(chan error, 1)
+	a.worker.fabric.SettleThen(a.worker.base, *a.lease.claim, job.Released(), func(err error) { answer <- err })
+	if err := <-answer; err != nil && !gone(err) {
 		a.task.Log().Error("claim was not given back, the job will be offered again", "error", err)
 	}
 }

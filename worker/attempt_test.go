@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"sync"
@@ -215,31 +216,33 @@ func TestTaskAndContextCarryWhatTheHandlerNeeds(t *testing.T) {
 func TestHooksComeInPairs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var got []string
-		add := func(format string, args ...any) {
+		got := map[string]string{}
+		add := func(id, format string, args ...any) {
 			mu.Lock()
 			defer mu.Unlock()
-			got = append(got, fmt.Sprintf(format, args...))
+			got[id] += fmt.Sprintf(format, args...) + "; "
 		}
 		b := setup(t, func(ctx context.Context, task *worker.Task) job.Outcome {
 			return obedient(ctx, 3*time.Second)
 		}, func(o *worker.Options) {
 			o.Concurrency = 1
 			o.Hooks = worker.Hooks{
-				JobStarted: func(j job.Job) { add("%s started", j.ID) },
+				JobStarted: func(j job.Job) { add(j.ID, "started") },
 				JobSettled: func(j job.Job, o job.Outcome, err error, took time.Duration) {
-					add("%s %s %v %s", j.ID, o, err, took)
+					add(j.ID, "%s %v %s", o, err, took)
 				},
-				LeaseLost: func(j job.Job, cause error, took time.Duration) { add("%s %v %s", j.ID, cause, took) },
+				LeaseLost: func(j job.Job, cause error, took time.Duration) { add(j.ID, "%v %s", cause, took) },
 			}
 		})
 		b.run(specs(2)...)
 		b.pass(4 * time.Second)
 		b.cancel("b", "enough", true)
 		b.pass(5 * time.Second)
-		want := "a started; a completed <nil> 3s; b started; b job was cancelled: enough 1s"
-		if text := strings.Join(got, "; "); text != want {
-			t.Errorf("hooks were told\n%s\nwant\n%s", text, want)
+		mu.Lock()
+		defer mu.Unlock()
+		want := map[string]string{"a": "started; completed <nil> 3s; ", "b": "started; job was cancelled: enough 1s; "}
+		if !maps.Equal(got, want) {
+			t.Errorf("hooks were told\n%v\nwant\n%v", got, want)
 		}
 	})
 }

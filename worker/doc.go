@@ -4,12 +4,14 @@
 // nothing but the standard library and package job.
 //
 // A Worker has one dispatcher a stage, which asks the fabric for as many jobs as
-// the stage has free slots. Each claim then belongs to one goroutine, from the
-// moment it is handed out until it is settled: that goroutine alone starts
-// renewals, stores progress with them, and settles, so that no two writes of one
-// claim are ever under way at once. The handler runs in a goroutine beside it,
-// and hears of everything through its context: context.Cause names one of
-// ErrTimeout, ErrCancelled, ErrLeaseLost and ErrDraining.
+// the stage has free slots, and for a few more while its handlers end so quickly
+// that they would wait for the next claim (pace). Each claim is an attempt. A slot
+// is a goroutine that calls one attempt's handler after another and asks for each
+// settlement without waiting for it. Renewals come by a timer of the attempt, in a
+// goroutine of their own; the attempt's lock sees to it that no two writes of one
+// claim are ever under way at once. The handler hears of everything through its
+// context: context.Cause names one of ErrTimeout, ErrCancelled, ErrLeaseLost and
+// ErrDraining.
 //
 // The rule it keeps: a slot always comes back. A handler may panic, leave by
 // runtime.Goexit, or ignore its cancelled context; at the latest StopGrace after

@@ -23,12 +23,13 @@ type Fabric interface {
 	// if it could be read. A lease that ran out is renewed if nobody took it over.
 	Renew(ctx context.Context, c job.Claim, progress json.RawMessage) (job.Claim, error)
 
-	// Settle ends the claim. It repeats undecided writes itself until ctx ends.
-	// With an output to store ctx has no deadline: Settle keeps the lease itself
-	// for as long as that takes, and gives up when it cannot.
+	// SettleThen ends the claim and calls then, once, with what became of that: from
+	// a goroutine that must not wait, or before it returns. ctx carries values alone;
+	// undecided writes are repeated for what is left of the lease, though not for
+	// less than some seconds, and while an output is being stored the lease is kept.
 	// On job.ErrStaleLease somebody else owns the job and the outcome is dropped;
 	// on job.ErrLeaseExpired the worker renews and settles once more.
-	Settle(ctx context.Context, c job.Claim, o job.Outcome) error
+	SettleThen(ctx context.Context, c job.Claim, o job.Outcome, then func(error))
 }
 
 // Handler does the work of a stage's jobs. Work is called once for each attempt,

@@ -26,19 +26,7 @@ func (a *attempt) handle(ctx context.Context) {
 			outcome = job.Failed("panic: " + oneLine(text))
 		}
 	}()
-	outcome = a.stage.handler.Work(ctx, a.task)
-}
-
-// finish hands the ending to the attempt's owner, or, if the owner has given the
-// handler up, to the log.
-func (a *attempt) finish(end ending) {
-	if a.ended.CompareAndSwap(false, true) {
-		a.returned <- end
-		return
-	}
-	a.worker.forget(a)
-	a.task.Log().Warn("stray handler returned, its outcome is dropped",
-		"outcome", end.outcome.String(), "reason", end.outcome.Reason())
+	outcome = a.stage.handler.Work(ctx, &a.task)
 }
 
 // oneLine folds all white space to single spaces and cuts the text.

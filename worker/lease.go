@@ -19,55 +19,37 @@ const (
 	// nudgeGap keeps a flood of hints from becoming a flood of writes; it is also
 	// the least wait between any two renewals.
 	nudgeGap = 50 * time.Millisecond
-	// minRenewLimit and minSettleLimit bound a call that has little of its lease
-	// left, for a late write counts as long as nobody took the job over.
-	minRenewLimit  = 2 * time.Second
-	minSettleLimit = 10 * time.Second
+	// minRenewLimit bounds a renewal that has little of its lease left, for a late
+	// write counts as long as nobody took the job over.
+	minRenewLimit = 2 * time.Second
 )
 
-// lease keeps one claim alive. All its fields belong to the goroutine of the
-// attempt; the only other goroutine is the renewal under way, which has its own
-// copy of the claim and answers through answers. While it is under way nothing
-// else is written for the claim.
+// lease keeps one claim alive. It is a part of its attempt, and guarded by its mu.
+// While a renewal is under way nothing else is written for the claim.
 //
 // The next renewal is at the earlier of regular and wanted. Renewals are paced a
 // claim at a time, so one that is stuck delays no other.
 type lease struct {
-	fabric Fabric
-	task   *Task
+	claim   *job.Claim    // as it stands; never written, a renewal puts another in its place
+	until   time.Time     // when the lease runs out, by this process's clock
+	sent    time.Time     // when the last renewal began
+	stored  time.Time     // when the last renewal that carried progress began
+	regular time.Time     // when the next renewal is due by cadence or retry
+	wanted  time.Time     // an earlier one that a nudge or progress asks for, or zero
+	timer   *time.Timer   // set while no renewal is under way and the lease is not lost
+	flying  chan struct{} // closed when the renewal under way has ended; nil without one
 
-	claim   *job.Claim      // as it stands; never written, a renewal puts another in its place
-	nudges  <-chan struct{} // the claim's Nudge, nil once it was closed
-	until   time.Time       // when the lease runs out, by this process's clock
-	sent    time.Time       // when the last renewal began
-	stored  time.Time       // when the last renewal that carried progress began
-	regular time.Time       // when the next renewal is due by cadence or retry
-	wanted  time.Time       // an earlier one that a nudge or progress asks for, or zero
-	timer   *time.Timer     // set while no renewal is under way and the lease is not lost
-
-	flying     bool        // a renewal is under way
-	answers    chan answer // room for one, so that a renewal never waits for its reader
-	failures   int         // renewals that failed in a row
-	expiryTold bool        // the log has it that the lease ran out among those failures
-	lost       error       // why the claim may not be settled any more, or nil
+	failures   int   // renewals that failed in a row
+	expiryTold bool  // the log has it that the lease ran out among those failures
+	lost       error // why the claim may not be settled any more, or nil
 }
 
-// answer is what became of one renewal.
-type answer struct {
-	claim    job.Claim
-	progress json.RawMessage
-	err      error
-}
-
-func newLease(f Fabric, t *Task, c *job.Claim) *lease {
-	now := time.Now()
-	l := &lease{
-		fabric: f, task: t, claim: c, nudges: c.Nudge,
-		until: now.Add(c.Lease), answers: make(chan answer, 1),
-	}
-	l.regular = now.Add(l.every(renewalsPerLease))
-	l.timer = time.NewTimer(time.Until(l.regular))
-	return l
+// open begins to keep the lease of a claim: due is called when a renewal is.
+func (l *lease) open(c *job.Claim, now time.Time, due func()) {
+	l.claim, l.until = c, now.Add(c.Lease)
+	every := l.every(renewalsPerLease)
+	l.regular = now.Add(every)
+	l.timer = time.AfterFunc(every, due)
 }
 
 // every is the wait that fits n times into the lease.
@@ -90,73 +72,92 @@ func (l *lease) want(at time.Time) {
 	if l.wanted.IsZero() || at.Before(l.wanted) {
 		l.wanted = at
 	}
-	if !l.flying && l.lost == nil {
+	if l.flying == nil && l.lost == nil {
 		l.plan()
 	}
 }
 
-// nudged reacts to one receive from nudges.
-func (l *lease) nudged(open bool) {
-	if !open {
-		l.nudges = nil
-		return
+// nudged reacts to a hint.
+func (a *attempt) nudged() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ended {
+		a.lease.want(a.lease.sent.Add(nudgeGap))
 	}
-	l.want(l.sent.Add(nudgeGap))
 }
 
 // reported reacts to progress.
-func (l *lease) reported() { l.want(l.stored.Add(progressGap)) }
+func (a *attempt) reported() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ended {
+		a.lease.want(a.lease.stored.Add(progressGap))
+	}
+}
 
-// begin starts a renewal. It is called for the timer, which is not set while one
-// is under way or when the lease is lost, and by settle. ctx carries values
-// alone; the call is bounded by itself.
-func (l *lease) begin(ctx context.Context) {
-	l.flying, l.sent, l.wanted = true, time.Now(), time.Time{}
-	a := answer{claim: *l.claim, progress: l.task.takeProgress()}
-	if a.progress != nil {
+// due renews the lease because it is time. It has a goroutine of its own.
+func (a *attempt) due() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended || a.lease.flying != nil || a.lease.lost != nil {
+		return
+	}
+	if a.renew(); a.lease.lost != nil && !a.ended {
+		a.task.Log().Warn("claim is lost, stopping the handler", "code", job.CodeStaleLease, "cause", a.lease.lost)
+		go a.stop(a.lease.lost)
+	}
+}
+
+// renewNow renews a lease that ran out before its claim was settled, and returns
+// why that could not be done.
+func (a *attempt) renewNow() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.renew()
+}
+
+// renew runs one renewal, bounded by itself, and plans the next. mu is held, but
+// not while the server is waited for.
+func (a *attempt) renew() error {
+	l := &a.lease
+	flying := make(chan struct{})
+	l.flying, l.sent, l.wanted = flying, time.Now(), time.Time{}
+	claim, progress := *l.claim, a.task.takeProgress()
+	if progress != nil {
 		l.stored = l.sent
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(l.every(renewalsPerLease), minRenewLimit))
-	go func() {
-		defer cancel()
-		a.claim, a.err = l.fabric.Renew(ctx, a.claim, a.progress)
-		l.answers <- a
-	}()
-}
-
-// land waits for the renewal under way, if there is one.
-func (l *lease) land() {
-	if l.flying {
-		l.absorb(<-l.answers)
-	}
-}
-
-// absorb takes in what became of a renewal and plans the next. It returns why
-// the lease is lost, or nil.
-func (l *lease) absorb(a answer) error {
-	l.flying = false
+	limit := max(l.every(renewalsPerLease), minRenewLimit)
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(a.worker.base, limit)
+	renewed, err := a.worker.fabric.Renew(ctx, claim, progress)
+	cancel()
+	a.mu.Lock()
+	l.flying = nil
+	close(flying)
 	switch {
-	case a.err == nil:
-		l.renewed(a)
-	case gone(a.err):
-		l.lost = lossCause(a.claim.Job, l.claim.Job)
-		l.timer.Stop()
-		return l.lost
+	case err == nil:
+		a.renewed(renewed)
+	case gone(err):
+		l.lost = lossCause(renewed.Job, claim.Job)
+		return err
 	default:
-		l.failed(a)
+		a.failed(progress, err)
 	}
-	l.plan()
-	return nil
+	if !a.ended {
+		l.plan()
+	}
+	return err
 }
 
-func (l *lease) renewed(a answer) {
+func (a *attempt) renewed(c job.Claim) {
+	l := &a.lease
 	if l.failures > 0 {
-		l.task.Log().Info("lease is renewed again", "failures", l.failures)
+		a.task.Log().Info("lease is renewed again", "failures", l.failures)
 	}
 	next := *l.claim
-	next.Job, next.Token = a.claim.Job, a.claim.Token
-	if a.claim.Lease > 0 { // the stage's setting may have changed
-		next.Lease = a.claim.Lease
+	next.Job, next.Token = c.Job, c.Token
+	if c.Lease > 0 { // the stage's setting may have changed
+		next.Lease = c.Lease
 	}
 	l.claim, l.failures, l.expiryTold = &next, 0, false
 	l.until = l.sent.Add(l.claim.Lease)
@@ -165,12 +166,12 @@ func (l *lease) renewed(a answer) {
 
 // failed plans another try soon, also when the lease has run out: it can still be
 // had as long as nobody took the job, and once the server is back that is a race.
-func (l *lease) failed(a answer) {
-	if a.progress != nil && !errors.Is(a.err, job.ErrInvalidJob) {
-		l.task.putBackProgress(a.progress) // else the progress may be what was refused
+func (a *attempt) failed(progress json.RawMessage, err error) {
+	if progress != nil && !errors.Is(err, job.ErrInvalidJob) {
+		a.task.putBackProgress(progress) // else the progress may be what was refused
 	}
-	now := time.Now()
-	l.logFailure(a.err, !l.expiryTold && !now.Before(l.until))
+	now, l := time.Now(), &a.lease
+	a.logFailure(err, !l.expiryTold && !now.Before(l.until))
 	l.failures++
 	l.regular = now.Add(l.every(retriesPerLease))
 }
@@ -178,8 +179,8 @@ func (l *lease) failed(a answer) {
 // logFailure says it when the trouble begins and when the lease has run out, and
 // in between only to who wants the details: one line a try from every claim would
 // bury what matters.
-func (l *lease) logFailure(err error, ranOut bool) {
-	log := l.task.Log()
+func (a *attempt) logFailure(err error, ranOut bool) {
+	log, l := a.task.Log(), &a.lease
 	switch {
 	case ranOut:
 		l.expiryTold = true
@@ -189,28 +190,6 @@ func (l *lease) logFailure(err error, ranOut bool) {
 	default:
 		log.Debug("lease was not renewed, trying again", "error", err)
 	}
-}
-
-// settle ends the claim. ctx carries values alone; the call is bounded by what
-// is left of the lease, though not to less than minSettleLimit, and with an output
-// to store by the fabric, which keeps the lease meanwhile. A lease that ran out is
-// renewed first. No renewal may be under way.
-func (l *lease) settle(ctx context.Context, o job.Outcome) error {
-	if o.Open() == nil {
-		bounded, cancel := context.WithTimeout(ctx, max(time.Until(l.until), minSettleLimit))
-		defer cancel()
-		ctx = bounded
-	}
-	err := l.fabric.Settle(ctx, *l.claim, o)
-	if errors.Is(err, job.ErrLeaseExpired) {
-		l.begin(ctx)
-		a := <-l.answers
-		if l.absorb(a); a.err != nil {
-			return a.err
-		}
-		err = l.fabric.Settle(ctx, *l.claim, o)
-	}
-	return err
 }
 
 // gone tells errors after which the claim is nobody's to renew or settle.

@@ -167,7 +167,6 @@ func TestNudgesOfAJobThatDidNotChangeOnlyRenew(t *testing.T) {
 		if got := len(b.renewed("a")); got < 2 || got > 21 {
 			t.Errorf("1000 hints within a second made %d renewals", got)
 		}
-		b.set(func() { close(b.nudges["a"]) })
 		b.pass(10 * time.Second)
 		b.wantOutcomes("a", "completed")
 	})

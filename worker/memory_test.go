@@ -28,14 +28,14 @@ type memory struct {
 
 	mu      sync.Mutex // guards all below
 	jobs    map[string]job.Job
-	order   []string                 // ids as they were enqueued
-	nudges  map[string]chan struct{} // by id, made at each claim
-	changed chan struct{}            // closed and replaced at every change
-	down    bool                     // no call gets through
-	refuse  error                    // what Claim answers, if not nil
-	deaf    int                      // so many claims come although ctx has ended
-	stuck   map[string]bool          // ids whose renewals wait until their context ends
-	busy    map[string]bool          // ids with a Renew or Settle under way
+	order   []string              // ids as they were enqueued
+	nudges  map[string]*job.Nudge // by id, made at each claim
+	changed chan struct{}         // closed and replaced at every change
+	down    bool                  // no call gets through
+	refuse  error                 // what Claim answers, if not nil
+	deaf    int                   // so many claims come although ctx has ended
+	stuck   map[string]bool       // ids whose renewals wait until their context ends
+	busy    map[string]bool       // ids with a Renew or Settle under way
 
 	asks     []ask
 	renewals []renewal
@@ -66,7 +66,7 @@ type settlement struct {
 
 func newMemory(lease time.Duration) *memory {
 	return &memory{
-		lease: lease, jobs: map[string]job.Job{}, nudges: map[string]chan struct{}{},
+		lease: lease, jobs: map[string]job.Job{}, nudges: map[string]*job.Nudge{},
 		changed: make(chan struct{}), stuck: map[string]bool{}, busy: map[string]bool{},
 	}
 }
@@ -128,10 +128,7 @@ func (m *memory) cancel(id, reason string, hint bool) {
 }
 
 func (m *memory) hint(id string) {
-	select {
-	case m.nudges[id] <- struct{}{}:
-	default:
-	}
+	m.nudges[id].Hint()
 }
 
 // steal lets another worker, whose clock says now, take the job over.
@@ -209,7 +206,7 @@ func (m *memory) take(stage string, n int) ([]job.Claim, time.Duration) {
 		switch {
 		case err == nil:
 			m.jobs[id] = j
-			m.nudges[id] = make(chan struct{}, 1)
+			m.nudges[id] = &job.Nudge{}
 			claims = append(claims, job.Claim{Job: j, Token: token, Lease: m.lease, Nudge: m.nudges[id]})
 		case errors.Is(err, job.ErrAttemptLimitReached):
 			if j, err := m.jobs[id].Expire(m.jobs[id].Fence, now); err == nil {
@@ -282,9 +279,17 @@ func (m *memory) renew(ctx context.Context, c job.Claim, progress json.RawMessag
 	return job.Claim{Job: j, Token: token, Lease: c.Lease}, nil
 }
 
-// Settle is worker.Fabric's. While the server is down it tries on, as the real
-// one does.
-func (m *memory) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
+// SettleThen is worker.Fabric's.
+func (m *memory) SettleThen(ctx context.Context, c job.Claim, o job.Outcome, then func(error)) {
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, max(time.Until(c.Token.ExpiresAt), 10*time.Second))
+		defer cancel()
+		then(m.settle(ctx, c, o))
+	}()
+}
+
+// settle tries on while the server is down, as the real one does.
+func (m *memory) settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	m.enter(c.Job.ID, "settlement")
 	defer m.leave(c.Job.ID)
 	m.mu.Lock()

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func (w *Worker) Running() []Running {
 	list := make([]Running, 0, len(w.held))
 	for a := range w.held {
 		j := a.task.job
-		list = append(list, Running{JobID: j.ID, Stage: j.Stage, Attempt: j.Attempt, Fence: j.Fence, Since: a.since, Stray: a.stray})
+		list = append(list, Running{JobID: j.ID, Stage: j.Stage, Attempt: j.Attempt, Fence: j.Fence, Since: a.since, Stray: !a.keepsSlot()})
 	}
 	slices.SortFunc(list, func(a, b Running) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.JobID, b.JobID), cmp.Compare(a.Fence, b.Fence))
@@ -37,10 +38,13 @@ func (w *Worker) Running() []Running {
 	return list
 }
 
-func (w *Worker) add(a *attempt) {
+// add notes a handler that is started. It reports whether the time for running
+// jobs is over.
+func (w *Worker) add(a *attempt) (over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held[a] = struct{}{}
+	return w.cut
 }
 
 func (w *Worker) forget(a *attempt) {
@@ -49,10 +53,15 @@ func (w *Worker) forget(a *attempt) {
 	delete(w.held, a)
 }
 
-func (w *Worker) markStray(a *attempt) {
+// cutShort cancels all handlers that run.
+func (w *Worker) cutShort() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	a.stray = true
+	w.cut = true
+	held := slices.Collect(maps.Keys(w.held))
+	w.mu.Unlock()
+	for _, a := range held {
+		a.stop(ErrDraining)
+	}
 }
 
 // strays is ErrStrayHandlers with the jobs whose handlers still run, or nil.
@@ -69,20 +78,20 @@ func (w *Worker) strays() error {
 	return fmt.Errorf("run worker: %w: %s", ErrStrayHandlers, strings.Join(ids, ", "))
 }
 
-func (h Hooks) started(j job.Job) {
+func (h Hooks) started(j *job.Job) {
 	if h.JobStarted != nil {
-		h.JobStarted(j)
+		h.JobStarted(*j)
 	}
 }
 
-func (h Hooks) settled(j job.Job, o job.Outcome, err error, took time.Duration) {
+func (h Hooks) settled(j *job.Job, o job.Outcome, err error, took time.Duration) {
 	if h.JobSettled != nil {
-		h.JobSettled(j, o, err, took)
+		h.JobSettled(*j, o, err, took)
 	}
 }
 
-func (h Hooks) lost(j job.Job, cause error, took time.Duration) {
+func (h Hooks) lost(j *job.Job, cause error, took time.Duration) {
 	if h.LeaseLost != nil {
-		h.LeaseLost(j, cause, took)
+		h.LeaseLost(*j, cause, took)
 	}
 }

@@ -1,29 +1,31 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/weft-fabric/weft/job"
 )
 
-// stage is one stage's handler, its slots and its dispatcher. Its fields are set
-// by Handle and not written after.
+// stage is one stage's handler, its slots and its dispatcher.
 type stage struct {
 	worker      *Worker
 	name        string
 	handler     Handler
 	concurrency int
-	// slots holds one value for each free slot. The dispatcher receives, the
-	// owner of each attempt sends one back: once its handler has returned, or at
-	// the latest when the attempt is settled.
-	slots chan struct{}
-	// settling holds one value for each attempt that is being settled and has
-	// given its slot back.
-	settling chan struct{}
+	// wake has room for one: sent when there may be room for more claims, received
+	// by the dispatcher.
+	wake chan struct{}
+
+	mu       sync.Mutex
+	running  int        // guarded by mu: slots that are taken
+	queue    []*attempt // guarded by mu: claimed ahead, in the order of their claims
+	pace     pace       // guarded by mu
+	review   bool       // guarded by mu: the queue is to be looked at for stale claims
+	settling int        // guarded by mu: settlements under way whose slots are free
 }
 
 // HandleOption is a setting of one stage.
@@ -35,53 +37,28 @@ func WithConcurrency(n int) HandleOption {
 	return func(s *stage) { s.concurrency = n }
 }
 
-func (s *stage) open() {
-	s.slots = make(chan struct{}, s.concurrency)
-	s.settling = make(chan struct{}, s.concurrency)
-	s.free(s.concurrency)
-}
+func (s *stage) open() { s.wake = make(chan struct{}, 1) }
 
-func (s *stage) free(n int) {
-	for range n {
-		s.slots <- struct{}{}
-	}
-}
-
-// reserve waits for a free slot and takes all there are; 0 means that taking has
-// ended.
-func (s *stage) reserve(taking context.Context) int {
-	select {
-	case <-taking.Done():
-		return 0
-	case <-s.slots:
-	}
-	for n := 1; ; n++ {
-		select {
-		case <-s.slots:
-		default:
-			return n
-		}
-	}
-}
-
-// dispatch takes jobs as long as there are slots for them, until taking ends. It
+// dispatch takes jobs as long as there is room for them, until taking ends. It
 // fails only if the fabric says that asking again is of no use.
-func (s *stage) dispatch(taking, working context.Context) error {
+func (s *stage) dispatch() error {
+	defer s.giveBack()
+	taking := s.worker.taking
 	for failures := int64(0); ; {
-		n := s.reserve(taking)
-		if n == 0 || s.worker.stopped(taking) {
+		n := s.awaitRoom()
+		if n == 0 || s.worker.stopped() {
 			return nil
 		}
 		claims, err := s.worker.fabric.Claim(taking, s.name, n)
-		s.start(taking, working, claims, n)
+		s.start(claims, n)
 		switch {
-		case s.worker.stopped(taking):
+		case s.worker.stopped():
 			return nil
 		case errors.Is(err, job.ErrInvalidJob):
 			return fmt.Errorf("claim jobs of stage %s: %w", s.name, err)
 		case err != nil || len(claims) == 0:
 			failures++
-			s.pause(taking, failures, err)
+			s.pause(failures, err)
 		case failures > 0:
 			s.worker.log.Info("jobs can be claimed again", "stage", s.name, "failures", failures)
 			failures = 0
@@ -89,34 +66,186 @@ func (s *stage) dispatch(taking, working context.Context) error {
 	}
 }
 
-// start gives each claim a goroutine and frees the slots that none was found
-// for. Claims that came when taking had ended already, or that are more than was
-// asked for, go back.
-func (s *stage) start(taking, working context.Context, claims []job.Claim, n int) {
-	s.free(max(0, n-len(claims)))
-	for i, c := range claims {
-		a := newAttempt(s, c)
-		a.slot = i < n
-		live := a.slot && !s.worker.stopped(taking)
-		s.worker.running.Go(func() {
-			if live {
-				a.run(working)
-			} else {
-				a.release(working)
-			}
-			a.leave()
-		})
+// awaitRoom waits until there is room for claims and tells for how many; 0 means
+// that taking has ended.
+func (s *stage) awaitRoom() int {
+	for {
+		s.mu.Lock()
+		n := s.room()
+		s.mu.Unlock()
+		if n > 0 {
+			return n
+		}
+		select {
+		case <-s.worker.taking.Done():
+			return 0
+		case <-s.wake:
+		}
 	}
+}
+
+// room is how many claims are wanted: for slots that are free, and ahead of those
+// that are taken. While some wait that were claimed ahead, a few more are not worth
+// a call of their own. mu is held.
+func (s *stage) room() int {
+	n := s.concurrency + s.pace.ahead - s.running - len(s.queue)
+	if len(s.queue) > 0 && n <= s.pace.ahead/4 {
+		return 0
+	}
+	return max(0, n)
+}
+
+// start gives each claim a slot, or lets it wait for one if it was claimed ahead.
+// Claims that came when taking had ended already, or that are more than was asked
+// for, go back.
+func (s *stage) start(claims []job.Claim, n int) {
+	stopped := s.worker.stopped()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range claims {
+		a := newAttempt(s, &claims[i])
+		switch {
+		case stopped || i >= n:
+			go a.release()
+		case s.running < s.concurrency && len(s.queue) == 0:
+			s.running++
+			s.pace.start(a.since)
+			go s.serve(a)
+		default:
+			s.queue = append(s.queue, a)
+			s.reviewLater()
+		}
+	}
+}
+
+// serve works in one slot for as long as there are claims that wait for one. A
+// handler that leaves by runtime.Goexit ends the goroutine, and another takes over.
+func (s *stage) serve(a *attempt) {
+	defer func() {
+		if a != nil && a.keepsSlot() {
+			s.handOn()
+		}
+	}()
+	for a != nil {
+		a.run()
+		if !a.keepsSlot() {
+			return
+		}
+		a = s.next()
+	}
+}
+
+// handOn has another goroutine go on in a slot.
+func (s *stage) handOn() {
+	if next := s.next(); next != nil {
+		go s.serve(next)
+	}
+}
+
+// next takes the claim out that has waited longest for a slot. Without one the slot
+// is free, and nil is returned.
+func (s *stage) next() (a *attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 && !s.worker.stopped() {
+		a, s.queue[0] = s.queue[0], nil
+		s.queue = s.queue[1:]
+		a.since = time.Now()
+		s.pace.start(a.since)
+	} else {
+		s.running--
+	}
+	if s.room() > 0 {
+		s.poke()
+	}
+	return a
+}
+
+func (s *stage) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// reviewLater has stale claims looked for. mu is held.
+func (s *stage) reviewLater() {
+	if !s.review {
+		s.review = true
+		time.AfterFunc(staleAfter, s.lookForStale)
+	}
+}
+
+// lookForStale gives back what has been waiting too long for a slot.
+func (s *stage) lookForStale() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.review = false
+	for len(s.queue) > 0 && time.Since(s.queue[0].since) >= staleAfter {
+		go s.queue[0].release()
+		s.queue = s.queue[1:]
+		s.pace.slowed()
+	}
+	if len(s.queue) > 0 {
+		s.reviewLater()
+	} else {
+		s.queue = nil
+	}
+}
+
+// giveBack gives back what has no slot when taking has ended.
+func (s *stage) giveBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.queue {
+		go a.release()
+	}
+	s.queue = nil
+}
+
+// settlingMost is how many settlements of a stage may be under way, at least, whose
+// slots are in use again.
+const settlingMost = 256
+
+// settleFreely reports whether a slot need not wait for its attempt's settlement,
+// which is one write that needs no more of this process than to be waited for. It
+// reports false when very many are under way already: then it is the server that is
+// slow. settled must follow.
+func (s *stage) settleFreely() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settling >= max(s.concurrency, settlingMost) {
+		return false
+	}
+	s.settling++
+	return true
+}
+
+func (s *stage) settledFreely() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settling--
 }
 
 // pause waits after a refused claim: 100 ms, doubling up to 5 s, spread so that
 // the workers of a server that comes back do not all ask at once.
-func (s *stage) pause(taking context.Context, failures int64, err error) {
+func (s *stage) pause(failures int64, err error) {
 	policy := job.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second, Factor: 2, Jitter: 0.2}
 	wait := policy.Delay(failures, rand.Float64())
 	s.worker.log.Warn("jobs could not be claimed, trying again", "stage", s.name, "error", err, "wait", wait)
 	select {
-	case <-taking.Done():
+	case <-s.worker.taking.Done():
 	case <-time.After(wait):
+	}
+}
+
+// stopped reports whether no more jobs may be taken. Stop counts from the moment
+// it is called, though taking ends only when Run has seen it.
+func (w *Worker) stopped() bool {
+	select {
+	case <-w.stopping:
+		return true
+	default:
+		return w.taking.Err() != nil
 	}
 }

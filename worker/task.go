@@ -18,12 +18,10 @@ type Task struct {
 	logOnce sync.Once
 	log     *slog.Logger // made by the first Log, since most jobs log nothing
 
-	// reported has room for one: Progress sends when there is something new, the
-	// goroutine that owns the claim receives.
-	reported chan struct{}
+	onProgress func() // called when there is something new; nil outside a worker
 
 	mu     sync.Mutex
-	latest json.RawMessage // guarded by mu: set by Progress, taken by the claim's owner
+	latest json.RawMessage // guarded by mu: set by Progress, taken by a renewal
 }
 
 // NewTask makes a task outside a worker, for the tests of a handler. log may be
@@ -32,11 +30,7 @@ func NewTask(j job.Job, log *slog.Logger) *Task {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return newTask(&j, log)
-}
-
-func newTask(j *job.Job, log *slog.Logger) *Task {
-	return &Task{job: j, base: log, reported: make(chan struct{}, 1)}
+	return &Task{job: &j, base: log}
 }
 
 // Job is the record as it was when the job was claimed.
@@ -74,9 +68,8 @@ func (t *Task) Progress(v any) error {
 	t.mu.Lock()
 	t.latest = text
 	t.mu.Unlock()
-	select {
-	case t.reported <- struct{}{}:
-	default: // the owner has not looked yet, and will see the latest
+	if t.onProgress != nil {
+		t.onProgress()
 	}
 	return nil
 }

@@ -26,8 +26,12 @@ type Worker struct {
 	stopOnce  sync.Once
 	abortOnce sync.Once
 
-	// running counts dispatchers and the owners of attempts. Only Run, before it
-	// waits, and dispatchers, which are counted themselves, add to it.
+	taking context.Context // ends when no more jobs are taken; set by Run
+	base   context.Context // has the values of Run's, for handlers and calls; set by Run
+	clerk  *clerk
+
+	// running counts dispatchers and attempts. Only Run, before it waits, and
+	// dispatchers, which are counted themselves, add to it.
 	running sync.WaitGroup
 
 	unrecorded atomic.Int64 // outcomes that could not be settled
@@ -36,6 +40,7 @@ type Worker struct {
 	started bool                  // guarded by mu: set by Run
 	stages  []*stage              // guarded by mu until started, read only after
 	held    map[*attempt]struct{} // guarded by mu: attempts whose handlers run, strays too
+	cut     bool                  // guarded by mu: the time for running jobs is over
 }
 
 // New makes a worker that takes its jobs from f. It fails if the options do not
@@ -56,6 +61,7 @@ func New(f Fabric, o Options) (*Worker, error) {
 		stopping: make(chan struct{}),
 		aborting: make(chan struct{}),
 		held:     make(map[*attempt]struct{}),
+		clerk:    newClerk(),
 	}, nil
 }
 
@@ -110,13 +116,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	taking, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()
-	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stopWorking(nil)
+	w.taking, w.base = taking, context.WithoutCancel(ctx)
+	var clerk sync.WaitGroup
+	clerk.Go(w.clerk.run)
 
 	fatal := make(chan error, len(w.stages)) // room for one error of each dispatcher
 	for _, s := range w.stages {
 		w.running.Go(func() {
-			if err := s.dispatch(taking, working); err != nil {
+			if err := s.dispatch(); err != nil {
 				fatal <- err
 			}
 		})
@@ -125,7 +132,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	err := w.awaitStop(ctx, fatal)
 	stopTaking()
 	before := w.unrecorded.Load()
-	w.drain(stopWorking)
+	w.drain()
+	w.clerk.close()
+	clerk.Wait()
 	return errors.Join(err, w.strays(), w.lost(w.unrecorded.Load()-before))
 }
 
@@ -161,21 +170,10 @@ func (w *Worker) awaitStop(ctx context.Context, fatal <-chan error) error {
 	return nil
 }
 
-// stopped reports whether no more jobs may be taken. Stop counts from the moment
-// it is called, though taking ends only when Run has seen it.
-func (w *Worker) stopped(taking context.Context) bool {
-	select {
-	case <-w.stopping:
-		return true
-	default:
-		return taking.Err() != nil
-	}
-}
-
 // drain waits until all jobs are settled and all dispatchers have ended. When
 // the time for it is over, or at an abort, it cancels the handlers; each is given
 // up on its own after StopGrace.
-func (w *Worker) drain(stopWorking context.CancelCauseFunc) {
+func (w *Worker) drain() {
 	idle := make(chan struct{})
 	go func() {
 		w.running.Wait()
@@ -189,7 +187,7 @@ func (w *Worker) drain(stopWorking context.CancelCauseFunc) {
 	case <-time.After(w.options.Drain):
 		w.log.Warn("drain has used up its time, cancelling running jobs", "running", len(w.Running()))
 	}
-	stopWorking(ErrDraining)
+	w.cutShort()
 	<-idle
 	w.log.Info("worker stopped")
 }

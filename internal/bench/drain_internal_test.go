@@ -149,7 +149,7 @@ func benchmarkDrain(b *testing.B, slots int) {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
-	server, client := used(), ownTime()
+	server, client, before := used(), ownTime(), nc.Stats()
 	b.ResetTimer()
 	if _, err := r.drain(ctx, "s", slots, b.N); err != nil {
 		b.Fatal(err)
@@ -158,6 +158,8 @@ func benchmarkDrain(b *testing.B, slots int) {
 	perJob := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(b.N) }
 	b.ReportMetric(perJob(used()-server), "server-us/op")
 	b.ReportMetric(perJob(ownTime()-client), "client-us/op")
+	b.ReportMetric(float64(nc.Stats().OutMsgs-before.OutMsgs)/float64(b.N), "out-msgs/op")
+	b.ReportMetric(float64(nc.Stats().InMsgs-before.InMsgs)/float64(b.N), "in-msgs/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
 
