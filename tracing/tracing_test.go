@@ -40,7 +40,7 @@ func attempted(carried job.Trace) job.Job {
 func attributeOf(span sdk.ReadOnlySpan, name attribute.Key) string {
 	for _, a := range span.Attributes() {
 		if a.Key == name {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"github.com/weft-fabric/weft/config"
 	"github.com/weft-fabric/weft/internal/app"
 	"github.com/weft-fabric/weft/internal/embed"
+	"github.com/weft-fabric/weft/internal/natstest"
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/worker"
 )
@@ -123,25 +124,32 @@ func TestLinesAboutAnAttemptSayWhich(t *testing.T) {
 		"the handler's own line": "logs", "attempt ended": "logs panics", "handler panicked": "panics",
 		"outcome dropped": "cancelled", "claim is lost, stopping the handler": "cancelled", "lease expired": "left",
 	}
-	found := map[string]bool{}
+	said := func() map[string]bool {
+		found := map[string]bool{}
+		for _, line := range log.all(t) {
+			message, _ := line["msg"].(string)
+			found[message] = true
+		}
+		return found
+	}
+	for message := range wanted { // a line may come after what it tells of
+		natstest.Eventually(t, patience, "a line that says "+message, func() bool { return said()[message] })
+	}
 	for _, line := range log.all(t) {
 		message, _ := line["msg"].(string)
 		about, ofOne := wanted[message]
-		_, hasFence := line["fence"]
-		if !ofOne && !hasFence {
+		if _, hasFence := line["fence"]; !ofOne && !hasFence {
 			continue
 		}
-		found[message] = true
 		id, _ := line["job"].(string)
 		stage, _ := line["stage"].(string)
 		by, _ := line["worker"].(string)
-		if id == "" || !strings.Contains(about, id) || stage == "" || line["attempt"] != 1.0 || line["fence"] != 1.0 || by != map[bool]string{true: "silent", false: "me"}[id == "left"] {
-			t.Errorf("a line about an attempt of %q is %v", about, line)
+		holder := "me"
+		if id == "left" {
+			holder = "silent"
 		}
-	}
-	for message := range wanted {
-		if !found[message] {
-			t.Errorf("no line says %q", message)
+		if id == "" || !strings.Contains(about, id) || stage == "" || line["attempt"] != 1.0 || line["fence"] != 1.0 || by != holder {
+			t.Errorf("a line about an attempt of %q is %v", about, line)
 		}
 	}
 }
