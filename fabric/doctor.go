@@ -59,6 +59,9 @@ func Doctor(ctx context.Context, nc *nats.Conn, opts Options, repair bool, give 
 	if err := d.crons(ctx); err != nil {
 		return explain(nc, err)
 	}
+	if err := d.feeds(ctx); err != nil {
+		return explain(nc, err)
+	}
 	return explain(nc, d.records(ctx))
 }
 
@@ -166,6 +169,27 @@ func (d *doctor) crons(ctx context.Context) error {
 		d.give(finding)
 		return nil
 	})
+}
+
+// feeds looks at the consumer of every feed of outcomes.
+func (d *doctor) feeds(ctx context.Context) error {
+	bucket := d.keeper.f.bucket
+	stored, err := bucket.Few(ctx, kv.AllFeeds)
+	if err != nil {
+		return err
+	}
+	for _, e := range stored {
+		s, err := decodeFeed(e)
+		if err != nil {
+			d.give(Finding{Subject: "key " + e.Key, Problem: err.Error(), Repair: "weft job outcomes rm " + s.Name + ", or put a readable value there"})
+			continue
+		}
+		_, err = d.settings(bucket.CheckFeed(ctx, s.config()), func() error { return bucket.RepairFeed(ctx, s.config()) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // records reads through all records.

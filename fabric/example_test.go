@@ -56,6 +56,41 @@ func Example() {
 	// worker: <nil>
 }
 
+// A backend lands outcomes. The feed has a name, so what ends while the backend is
+// away comes when it is back; what comes twice has the same ID.
+func ExampleFabric_Outcomes() {
+	nc, stop := embedded()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	f, err := fabric.Open(ctx, nc, fabric.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+
+	if _, err := f.Enqueue(ctx, job.Spec{ID: "report-7", Stage: "render", InputRef: "data:,x"}); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := f.Cancel(ctx, "report-7", "not needed"); err != nil {
+		log.Fatal(err)
+	}
+	landed := map[string]bool{} // a table with a unique column, in life
+	err = f.Outcomes(ctx, "billing", func(_ context.Context, o fabric.Outcome) error {
+		if !landed[o.ID()] {
+			landed[o.ID()] = true
+			fmt.Println(o.Job.ID, o.Job.State, o.Job.Reason)
+		}
+		cancel() // a backend goes on
+		return nil
+	}, fabric.OnlyOutcomes(fabric.Filter{Stage: "render"}))
+	fmt.Println(err)
+	// Output:
+	// report-7 cancelled not needed
+	// context canceled
+}
+
 // hashes runs a worker for the stage hash until ctx ends.
 func hashes(ctx context.Context, f *fabric.Fabric) error {
 	runner, err := f.Runner("")

@@ -40,22 +40,23 @@ func (f *Fabric) load(ctx context.Context, id string) (kv.Record, error) {
 }
 
 // Watch gives the named jobs as they are, and then every change of theirs, until
-// ctx ends or the caller stops; without ids it is every job. Of changes that
+// ctx ends or the caller stops; without ids it is every job. It is the source of
+// Outcomes without a name, so that nothing of it stays on the server. Of changes that
 // follow each other fast only the last may be seen. A record that cannot be read
 // comes as an error with kv.ErrUnreadable, and the watch goes on.
 func (f *Fabric) Watch(ctx context.Context, ids ...string) iter.Seq2[job.Job, error] {
 	return func(yield func(job.Job, error) bool) {
 		patterns, wanted := watchPatterns(ids)
-		for change, err := range f.bucket.Watch(ctx, patterns...) {
+		for change, err := range f.bucket.Changes(ctx, patterns...) {
 			if err != nil {
 				yield(job.Job{}, explain(f.nc, err))
 				return
 			}
 			id, isJob := kv.JobID(change.Key)
-			if change.Synced || change.Marker || !isJob || wanted != nil && !wanted[id] {
+			if change.Marker || !isJob || wanted != nil && !wanted[id] {
 				continue
 			}
-			if !yield(decode(change.Entry)) {
+			if !yield(decode(change)) {
 				return
 			}
 		}

@@ -14,11 +14,11 @@ import (
 )
 
 // Following is watching for who needs to know what a key has become and not each
-// step on the way. While little happens each change is sent as it happens; when
-// much does, it is asked for from time to time, and a key that changed several
-// times in between is given once. A job that takes a few milliseconds is then one
-// message instead of three, and the more there is to do, the less of it following
-// is.
+// step on the way. After a pause the first change is sent as it happens. Then what
+// has changed is asked for from time to time, the less often the more it is, until
+// nothing does; and a key that changed several times in between is given once. A
+// job that takes a few milliseconds is then one message instead of three, which
+// does not come while it runs.
 
 const (
 	// followWait is how long one question for the next changes stands.
@@ -30,13 +30,13 @@ const (
 	followCheck = 500 * time.Millisecond
 	// followPage is how many changes are asked for at once.
 	followPage = 1024
-	// followBusy is how many changes within followLull mean that much happens. Then
-	// followLull passes before what has changed is asked for, and longLull when it
-	// was followFlood.
-	followBusy  = 64
-	followLull  = 50 * time.Millisecond
-	followFlood = 512
-	longLull    = 150 * time.Millisecond
+	// shortLull passes before what has changed is asked for, lull when it was as
+	// much as busy the last time, and longLull when it was flood.
+	shortLull = 5 * time.Millisecond
+	lull      = 50 * time.Millisecond
+	longLull  = 150 * time.Millisecond
+	busy      = 64
+	flood     = 512
 	// followIdle is how long the server keeps a follower that does not ask. One that
 	// was only slow begins again where it was.
 	followIdle = 10 * time.Second
@@ -122,30 +122,32 @@ func (f *follower) run(ctx context.Context) error {
 		}
 	}
 	for {
-		busy, err := f.await(ctx)
-		for lull := followLull; err == nil && busy; {
-			if err = rest(ctx, lull); err == nil {
-				var n int
-				n, err = f.page(ctx)
-				busy, lull = n > followBusy, lullAfter(n)
-			}
-		}
-		if err != nil {
+		if err := f.await(ctx); err != nil {
 			return err
+		}
+		for n := 1; n > 0; {
+			if err := rest(ctx, lullAfter(n)); err != nil {
+				return err
+			}
+			if n, err = f.page(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// lullAfter is how long to wait after a page of n changes before the next is asked
-// for: after a full one not at all, since there is more.
+// lullAfter is how long to wait after n changes before the next are asked for:
+// after a full page not at all, since there are more.
 func lullAfter(n int) time.Duration {
 	switch {
 	case n == followPage:
 		return 0
-	case n >= followFlood:
+	case n >= flood:
 		return longLull
+	case n >= busy:
+		return lull
 	}
-	return followLull
+	return shortLull
 }
 
 func (f *follower) open(ctx context.Context) (name string, err error) {
@@ -202,29 +204,23 @@ func (f *follower) ask(q question) error {
 	return f.b.js.Conn().PublishRequest(f.next, f.sub.Subject, text)
 }
 
-// await gives changes as they happen, until its question has been answered with
-// followBusy of them or its time is over. It reports whether they came so fast that
-// the next ones are better asked for together.
-func (f *follower) await(ctx context.Context) (busy bool, err error) {
-	if err := f.ask(question{Batch: followBusy, Expires: followWait, Beat: followBeat}); err != nil {
-		return false, err
-	}
-	began := time.Now()
-	for n := 0; n < followBusy; {
-		msg, status, err := f.hear(ctx)
-		if err != nil {
-			return false, err
+// await waits for the next change and gives it.
+func (f *follower) await(ctx context.Context) error {
+	for {
+		if err := f.ask(question{Batch: 1, Expires: followWait, Beat: followBeat}); err != nil {
+			return err
 		}
-		if msg != nil {
-			n++
-			if err := f.pass(msg); err != nil {
-				return false, err
+		for status := statusBeat; status == statusBeat; {
+			var msg *nats.Msg
+			var err error
+			if msg, status, err = f.hear(ctx); err != nil {
+				return err
 			}
-		} else if status != statusBeat {
-			return false, nil // its time is over
+			if msg != nil {
+				return f.pass(msg)
+			}
 		}
 	}
-	return time.Since(began) < followLull, nil
 }
 
 // hear is read for a question that stands, whose server says so from time to time.

@@ -13,6 +13,7 @@ const (
 	stagePrefix   = "stage."
 	countPrefix   = "count."
 	cronPrefix    = "cron."
+	feedPrefix    = "outcomes."
 )
 
 // LeaderKey is the key whose holder leads as the keeper.
@@ -29,6 +30,9 @@ func CountKey(stage string) string { return countPrefix + stage }
 
 // CronKey is the key of a cron entry.
 func CronKey(name string) string { return cronPrefix + name }
+
+// FeedKey is the key of a feed of outcomes.
+func FeedKey(name string) string { return feedPrefix + name }
 
 // WorkerKey is the key under which a worker makes itself known.
 func WorkerKey(id string) string { return workerPrefix + id }

@@ -150,6 +150,8 @@ func (b *Bucket) endScan(info *jetstream.ConsumerInfo) {
 type place struct {
 	consumer uint64 // which one of its consumer's, from 1
 	left     uint64 // how many come behind it
+
+	deliveries uint64 // how often it was given since the consumer exists
 }
 
 // scanned is a message as an entry, and its place.
@@ -162,5 +164,5 @@ func (b *Bucket) scanned(msg jetstream.Msg) (Entry, place, error) {
 		Key: strings.TrimPrefix(msg.Subject(), b.prefix), Value: msg.Data(), Revision: meta.Sequence.Stream, Created: meta.Timestamp,
 		Write:  msg.Headers().Get(WriteHeader),
 		Marker: isMarker(msg.Headers()),
-	}, place{meta.Sequence.Consumer, meta.NumPending}, nil
+	}, place{meta.Sequence.Consumer, meta.NumPending, meta.NumDelivered}, nil
 }

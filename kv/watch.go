@@ -128,6 +128,9 @@ const AllCounts = countPrefix + "*"
 // AllCrons is the pattern of every cron entry's key.
 const AllCrons = cronPrefix + "*"
 
+// AllFeeds is the pattern of every feed's key.
+const AllFeeds = feedPrefix + "*"
+
 // JobID takes the job id out of a key, if it is a job's.
 func JobID(key string) (string, bool) { return strings.CutPrefix(key, jobPrefix) }
 
@@ -136,6 +139,9 @@ func StageOf(key string) (string, bool) { return strings.CutPrefix(key, stagePre
 
 // CronOf takes the name of a cron entry out of a key, if it is an entry's.
 func CronOf(key string) (string, bool) { return strings.CutPrefix(key, cronPrefix) }
+
+// FeedOf takes the name of a feed out of a key, if it is a feed's.
+func FeedOf(key string) (string, bool) { return strings.CutPrefix(key, feedPrefix) }
 
 // CountedStage takes the stage out of a key, if it is that of a stage's counts.
 func CountedStage(key string) (string, bool) { return strings.CutPrefix(key, countPrefix) }

@@ -21,11 +21,13 @@ type stage struct {
 	wake chan struct{}
 
 	mu       sync.Mutex
-	running  int        // guarded by mu: slots that are taken
-	queue    []*attempt // guarded by mu: claimed ahead, in the order of their claims
-	pace     pace       // guarded by mu
-	review   bool       // guarded by mu: the queue is to be looked at for stale claims
-	settling int        // guarded by mu: settlements under way whose slots are free
+	running  int             // guarded by mu: slots that are taken
+	queue    []*attempt      // guarded by mu: claimed ahead, in the order of their claims
+	pace     pace            // guarded by mu
+	review   bool            // guarded by mu: the queue is to be looked at for stale claims
+	settling int             // guarded by mu: settlements under way whose slots are free
+	resting  []chan *attempt // guarded by mu: goroutines that wait for a slot to serve, the latest last
+	over     bool            // guarded by mu: nobody needs to rest any more
 }
 
 // HandleOption is a setting of one stage.
@@ -42,6 +44,7 @@ func (s *stage) open() { s.wake = make(chan struct{}, 1) }
 // dispatch takes jobs as long as there is room for them, until taking ends. It
 // fails only if the fabric says that asking again is of no use.
 func (s *stage) dispatch() error {
+	defer s.wakeAll()
 	defer s.giveBack()
 	taking := s.worker.taking
 	for failures := int64(0); ; {
@@ -110,7 +113,7 @@ func (s *stage) start(claims []job.Claim, n int) {
 		case s.running < s.concurrency && len(s.queue) == 0:
 			s.running++
 			s.pace.start(a.since)
-			go s.serve(a)
+			s.employ(a)
 		default:
 			s.queue = append(s.queue, a)
 			s.reviewLater()
@@ -118,21 +121,68 @@ func (s *stage) start(claims []job.Claim, n int) {
 	}
 }
 
-// serve works in one slot for as long as there are claims that wait for one. A
-// handler that leaves by runtime.Goexit ends the goroutine, and another takes over.
+// restMost is how many goroutines without a slot are kept for the next claims. A
+// new one costs more than to wake one, since its stack has to grow first.
+const restMost = 64
+
+// employ has a goroutine serve a slot that was taken, a rested one if there is any.
+// mu is held.
+func (s *stage) employ(a *attempt) {
+	last := len(s.resting) - 1
+	if last < 0 {
+		go s.serve(a)
+		return
+	}
+	s.resting[last] <- a
+	s.resting[last] = nil
+	s.resting = s.resting[:last]
+}
+
+// serve works in slots for as long as there are claims. A handler that leaves by
+// runtime.Goexit ends the goroutine, and another takes over.
 func (s *stage) serve(a *attempt) {
 	defer func() {
 		if a != nil && a.keepsSlot() {
 			s.handOn()
 		}
 	}()
+	var place chan *attempt
 	for a != nil {
 		a.run()
 		if !a.keepsSlot() {
 			return
 		}
-		a = s.next()
+		if a = s.next(); a == nil {
+			a = s.rest(&place)
+		}
 	}
+}
+
+// rest waits for another slot to serve. place is where a goroutine is woken, which
+// it makes when it rests first. It gives nil if the goroutine is to end.
+func (s *stage) rest(place *chan *attempt) *attempt {
+	s.mu.Lock()
+	if s.over || len(s.resting) >= restMost {
+		s.mu.Unlock()
+		return nil
+	}
+	if *place == nil {
+		*place = make(chan *attempt, 1)
+	}
+	s.resting = append(s.resting, *place)
+	s.mu.Unlock()
+	return <-*place
+}
+
+// wakeAll ends the goroutines that rest, and has no more of them rest.
+func (s *stage) wakeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for _, place := range s.resting {
+		place <- nil
+	}
+	s.resting = nil
 }
 
 // handOn has another goroutine go on in a slot.

@@ -33,6 +33,7 @@ It starts a server in a process of its own unless one is given, works in a
 namespace of its own, and removes it in the end.`,
 		Example: `  weft bench
   weft bench --jobs 100000 --slots 64 --json
+  weft bench --growth 1000000 --for 15m
   weft bench --server nats://127.0.0.1:4222`,
 		Args: cobra.NoArgs,
 	}
@@ -43,6 +44,7 @@ namespace of its own, and removes it in the end.`,
 	flags.IntSliceVar(&o.Slots, "slots", o.Slots, "numbers of `SLOTS` to drain with")
 	flags.IntVar(&o.Held, "held", o.Held, "`LEASES` that are renewed at once")
 	flags.IntVar(&o.Workers, "processes", o.Workers, "`PROCESSES` that drain together; 0 leaves that out")
+	flags.IntVar(&o.Growth, "growth", o.Growth, "also drain with `JOBS` waiting behind, and as many records kept; a million take some minutes")
 	jsonFlag(cmd, &asJSON)
 	loader := connecting(cmd)
 	return p.command(cmd, loader, func(ctx context.Context, s settings, _ []string) error {

@@ -19,7 +19,7 @@ func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{}, {"run"}, {"serve"}, {"enqueue"}, {"work"}, {"version"}, {"job"}, {"job", "get"}, {"job", "ls"},
-		{"job", "wait"}, {"job", "watch"}, {"job", "output"}, {"job", "explain"}, {"job", "cancel"}, {"job", "retry"},
+		{"job", "wait"}, {"job", "watch"}, {"job", "outcomes"}, {"job", "outcomes", "ls"}, {"job", "outcomes", "rm"}, {"job", "output"}, {"job", "explain"}, {"job", "cancel"}, {"job", "retry"},
 	} {
 		r := weft(t, "", append(args, "--help")...).want(t, app.ExitDone)
 		if !strings.Contains(r.out, "Examples:") || r.err != "" {
@@ -126,20 +126,24 @@ func TestWrongUsage(t *testing.T) {
 		"run hash --jobs /no/such -- true":                      "/no/such",
 		"run hash --jobs " + file + " --max-attempts 0 -- true": "max_attempts 0",
 
-		"job get":                 "id",
-		"job wait":                "id",
-		"job cancel":              "id",
-		"job retry":               "id",
-		"job output":              "one job",
-		"job output a b":          "one job",
-		"job watch a.b":           "invalid_job",
-		"job wait x --timeout 0s": "--timeout",
-		"job ls --state nope":     `"nope"`,
-		"job ls --limit 0":        "--limit",
-		"job ls --stage A":        "stage",
-		"job ls --label x":        "NAME=VALUE",
-		"job ls extra":            "ls",
-		"job explain":             "id",
+		"job get":                  "id",
+		"job wait":                 "id",
+		"job cancel":               "id",
+		"job retry":                "id",
+		"job output":               "one job",
+		"job output a b":           "one job",
+		"job watch a.b":            "invalid_job",
+		"job outcomes":             "give one name of a feed",
+		"job outcomes Bill":        "feed name",
+		"job outcomes rm":          "give one name of a feed",
+		"job outcomes b --limit 3": "unknown flag",
+		"job wait x --timeout 0s":  "--timeout",
+		"job ls --state nope":      `"nope"`,
+		"job ls --limit 0":         "--limit",
+		"job ls --stage A":         "stage",
+		"job ls --label x":         "NAME=VALUE",
+		"job ls extra":             "ls",
+		"job explain":              "id",
 
 		"job cancel x --stage hash":                "ids or a filter, not both",
 		"job cancel x --dry-run":                   "ids or a filter, not both",

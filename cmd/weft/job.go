@@ -22,7 +22,7 @@ func (p *program) newJob() *cobra.Command {
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(p.newJobGet(), p.newJobLs(), p.newJobWait(), p.newJobWatch(), p.newJobOutput(), p.newJobExplain(), p.newJobCancel(), p.newJobRetry())
+	cmd.AddCommand(p.newJobGet(), p.newJobLs(), p.newJobWait(), p.newJobWatch(), p.newJobOutcomes(), p.newJobOutput(), p.newJobExplain(), p.newJobCancel(), p.newJobRetry())
 	return cmd
 }
 

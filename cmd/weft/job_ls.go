@@ -51,13 +51,18 @@ that changes while the list runs may be in it twice, as it was and as it is.`,
 	})
 }
 
-// bind gives the flags to all commands that pick jobs.
+// bind gives the flags to all commands that pick jobs of those that are there.
 func (f *listFlags) bind(flags *pflag.FlagSet) {
+	f.bindFilter(flags)
+	flags.IntVar(&f.filter.Limit, "limit", 0, "at most so many (default all)")
+}
+
+// bindFilter gives the flags that say which jobs.
+func (f *listFlags) bindFilter(flags *pflag.FlagSet) {
 	flags.StringVar(&f.filter.Stage, "stage", "", "jobs of this `STAGE`")
 	flags.StringSliceVar(&f.states, "state", nil, "jobs in this `STATE`, or several with commas between them")
 	flags.StringVar(&f.filter.Key, "key", "", "jobs for this `KEY`")
 	flags.StringArrayVar(&f.labels, "label", nil, "jobs with this label, `NAME=VALUE`; may be given again")
-	flags.IntVar(&f.filter.Limit, "limit", 0, "at most so many (default all)")
 }
 
 func (f *listFlags) check(cmd *cobra.Command, _ []string) (err error) {

@@ -55,8 +55,11 @@ type waiting struct {
 }
 
 func (w *waiting) forAll(ctx context.Context, ids []string, timeout time.Duration) error {
-	if err := w.present(ctx, ids); err != nil {
+	if err := w.present(ctx, w.fabric, ids); err != nil {
 		return err
+	}
+	for _, id := range ids {
+		w.left[id] = true
 	}
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -78,12 +81,11 @@ func (w *waiting) forAll(ctx context.Context, ids []string, timeout time.Duratio
 }
 
 // present refuses to wait for a job that is not there, and so may never be.
-func (w *waiting) present(ctx context.Context, ids []string) error {
-	return w.each(ctx, ids, func(ctx context.Context, id string) error {
-		if _, err := w.fabric.Raw(ctx, id); err != nil {
+func (p *program) present(ctx context.Context, f *fabric.Fabric, ids []string) error {
+	return p.each(ctx, ids, func(ctx context.Context, id string) error {
+		if _, err := f.Raw(ctx, id); err != nil {
 			return named(id, err)
 		}
-		w.left[id] = true
 		return nil
 	})
 }

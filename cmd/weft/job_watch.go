@@ -20,7 +20,8 @@ func (p *program) newJobWatch() *cobra.Command {
 		Short: "Print each change of jobs",
 		Long: `Watch prints jobs as they are, and then each change, until SIGINT or SIGTERM.
 Without an id it is all jobs. Of changes that follow each other fast only the
-last may be seen.`,
+last may be seen. Nothing of it is kept; weft job outcomes is for whoever must not
+miss how a job ended.`,
 		Example: `  weft job watch jb_01J9ZK
   weft job watch --stage hash --json`,
 	}
@@ -35,6 +36,9 @@ last may be seen.`,
 		ctx, _, stop := app.Signals(ctx)
 		defer stop()
 		err := p.with(ctx, s, "job watch", func(ctx context.Context, a *app.App) error {
+			if err := p.present(ctx, a.Fabric(), ids); err != nil {
+				return err
+			}
 			return p.watch(ctx, a, stage, asJSON, ids)
 		})
 		return stoppedOr(ctx, err)

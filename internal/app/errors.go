@@ -21,7 +21,7 @@ const (
 	ExitDone     = 0
 	ExitFailed   = 1 // the work, or the program, failed
 	ExitUsage    = 2 // wrong flags, arguments, settings or specs
-	ExitNotFound = 3 // no such job, stage or cron entry
+	ExitNotFound = 3 // no such job, stage, cron entry or feed
 	ExitRefused  = 4 // the fabric said no; the error code is printed
 	ExitNoServer = 5 // no server, or none that will do
 )
@@ -68,11 +68,14 @@ func ExitCode(err error) int {
 	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return ExitRefused
 	}
-	if errors.Is(err, fabric.ErrMissingStage) || errors.Is(err, fabric.ErrMissingCron) {
+	if errors.Is(err, fabric.ErrMissingStage) || errors.Is(err, fabric.ErrMissingCron) || errors.Is(err, fabric.ErrMissingFeed) {
 		return ExitNotFound
 	}
 	if _, ok := errors.AsType[*fabric.ScheduleError](err); ok {
 		return ExitUsage
+	}
+	if _, ok := errors.AsType[*fabric.FeedConflict](err); ok {
+		return ExitRefused
 	}
 	if _, ok := errors.AsType[*topology.DriftError](err); ok {
 		return ExitRefused

@@ -24,6 +24,7 @@ type Options struct {
 	Slots   []int         // numbers of slots to drain with, in one process
 	Held    int           // leases that are renewed at once
 	Samples int           // of the latencies
+	Growth  int           // jobs that wait, and records that are kept, behind the drains of the growth figures; 0 leaves those out
 	// Worker starts a process that drains the stage of the namespace with the
 	// given slots, until it is stopped. Nil leaves the figures with processes out.
 	Worker func(ctx context.Context, namespace, stage string, slots int) (Process, error)
@@ -60,6 +61,9 @@ func (o Options) Validate() error {
 		return fmt.Errorf("payload %d is not within 2 and 65536 bytes", o.Payload)
 	case len(o.Slots) == 0:
 		return errors.New("slots are missing; the default is 1,8,64,256")
+	}
+	if o.Growth < 0 {
+		return fmt.Errorf("growth %d is below 0", o.Growth)
 	}
 	for _, n := range o.Slots {
 		if n < 1 {
@@ -109,7 +113,7 @@ func Run(ctx context.Context, nc *nats.Conn, o Options, give func(Figure)) (err 
 	keeper.Go(func() { _ = r.f.Keep(keeping) }) // it ends without error when it is told to
 	defer keeper.Wait()
 	defer stop()
-	for _, step := range []func(context.Context) error{r.throughput, r.latency, r.bare, r.renewals, r.processes, r.memory} {
+	for _, step := range []func(context.Context) error{r.throughput, r.latency, r.bare, r.renewals, r.processes, r.growth, r.memory} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -134,6 +138,8 @@ type run struct {
 	consume float64
 	raw50   time.Duration // raw latency, median
 	raw99   time.Duration
+
+	numbered int // jobs of the growth figures so far
 }
 
 func (r *run) rate(name string, n int, took time.Duration, bound float64) float64 {

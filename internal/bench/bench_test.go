@@ -18,7 +18,7 @@ import (
 func TestRunMeasuresAndLeavesNothing(t *testing.T) {
 	nc := natstest.Start(t).Connect()
 	o := bench.DefaultOptions()
-	o.Jobs, o.Held, o.Samples, o.Slots = 500, 200, 20, []int{1, 64}
+	o.Jobs, o.Held, o.Samples, o.Growth, o.Slots = 500, 200, 20, 1000, []int{1, 64}
 	if n, err := strconv.Atoi(os.Getenv("WEFT_BENCH_JOBS")); err == nil {
 		o.Jobs = n
 	}
@@ -34,7 +34,7 @@ func TestRunMeasuresAndLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Join(names, "; ")
-	for _, want := range []string{"raw compare-and-set", "raw work-queue publish", "raw consume and ack", "bulk enqueue", "bare publish", "1 process of 64 slots", "enqueue to handler, p99", "renewal of 200 leases"} {
+	for _, want := range []string{"raw compare-and-set", "raw work-queue publish", "raw consume and ack", "bulk enqueue", "bare publish", "1 process of 64 slots", "enqueue to handler, p99", "renewal of 200 leases", "drain, 1000 behind in 10 stages", "drain, 1000 behind with 1000 finished"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no figure %q among %s", want, all)
 		}

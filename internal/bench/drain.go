@@ -51,9 +51,14 @@ func (r *run) spec(stage string, i int) job.Spec {
 }
 
 func (r *run) enqueue(ctx context.Context, stage string, n int) error {
+	return r.enqueueFrom(ctx, stage, 0, n)
+}
+
+// enqueueFrom enqueues n jobs whose numbers begin with first.
+func (r *run) enqueueFrom(ctx context.Context, stage string, first, n int) error {
 	specs := func(yield func(job.Spec) bool) {
 		for i := range n {
-			if !yield(r.spec(stage, i)) {
+			if !yield(r.spec(stage, first+i)) {
 				return
 			}
 		}
@@ -96,8 +101,13 @@ func (r *run) drain(ctx context.Context, stage string, slots, n int) (time.Durat
 // Noop is the handler of the benchmark.
 var Noop = worker.HandlerFunc(func(context.Context, *worker.Task) job.Outcome { return job.Completed("data:,") })
 
-// work starts a worker in this process.
+// work starts a worker of a stage in this process.
 func (r *run) work(ctx context.Context, stage string, slots int, h worker.Handler, hooks worker.Hooks) (stop func(), err error) {
+	return r.workOn(ctx, []string{stage}, slots, h, hooks)
+}
+
+// workOn starts a worker of several stages, each with the slots.
+func (r *run) workOn(ctx context.Context, stages []string, slots int, h worker.Handler, hooks worker.Hooks) (stop func(), err error) {
 	runner, err := r.f.Runner("")
 	if err != nil {
 		return nil, err
@@ -105,8 +115,10 @@ func (r *run) work(ctx context.Context, stage string, slots int, h worker.Handle
 	o := worker.DefaultOptions()
 	o.Concurrency, o.Logger, o.Hooks = slots, r.o.Logger, hooks
 	w, err := worker.New(runner, o)
-	if err == nil {
-		err = w.Handle(stage, h)
+	for _, stage := range stages {
+		if err == nil {
+			err = w.Handle(stage, h)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, runner.Close())

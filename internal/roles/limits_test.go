@@ -4,11 +4,14 @@ package roles_test
 // says it. One that fails means that a server has learnt to, and the page is wrong.
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/natstest"
 	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/job"
@@ -103,4 +106,61 @@ func TestServerDoesNotTellABareScheduleFromARetry(t *testing.T) {
 	if !runner.publish("weft.later.other.bare", nil) {
 		t.Error("it can offer to another stage")
 	}
+}
+
+// Whoever may make consumers on the bucket may ask one that is there. A viewer who
+// asks a feed's cannot acknowledge, so what he is given comes again to a backend.
+func TestServerDoesNotKeepAViewerFromAskingAFeed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, hashes)
+	backend, _ := s.start("weft", roles.Backend)
+	ctx, cancel := within(t)
+	defer cancel()
+	landed := make(chan string, 10)
+	outcomes := func(ctx context.Context) error {
+		return backend.Fabric().Outcomes(ctx, "billing", func(_ context.Context, o fabric.Outcome) error {
+			landed <- o.Job.ID
+			return nil
+		}, fabric.OutcomeAckWait(fabric.MinAckWait))
+	}
+	first, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- outcomes(first) }()
+	finish := func(id string) {
+		t.Helper()
+		enqueue(t, backend, job.Spec{ID: id, Stage: "hash"})
+		if _, err := backend.Fabric().Cancel(ctx, id, "enough"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finish("one")
+	<-landed
+	stop()
+	<-ended
+	finish("two")
+
+	viewer := s.probe("weft", roles.Viewer)
+	js, err := jetstream.New(viewer.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := js.Consumer(ctx, "KV_weft", "outcomes-billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, patience, "the viewer is given the outcome", func() bool {
+		msg, err := c.Next(jetstream.FetchMaxWait(time.Second))
+		return err == nil && viewer.publish(msg.Reply(), []byte("+ACK")) // which is refused
+	})
+	go func() { ended <- outcomes(ctx) }()
+	select {
+	case id := <-landed:
+		if id != "two" {
+			t.Errorf("landed %s", id)
+		}
+	case <-ctx.Done():
+		t.Error("what the viewer was given does not come again")
+	}
+	cancel()
+	<-ended
 }

@@ -11,7 +11,7 @@ type Role string
 
 // The roles.
 const (
-	Backend  Role = "backend"  // enqueues, waits, reads, cancels
+	Backend  Role = "backend"  // enqueues, waits, reads, cancels, lands outcomes
 	Runner   Role = "runner"   // claims, renews and settles
 	Operator Role = "operator" // everything in the namespace
 	Viewer   Role = "viewer"   // reads
@@ -79,6 +79,7 @@ const (
 	Look    Act = ""        // a read, of which the server sees all that there is to see
 	Cancel  Act = "cancel"  // end a job by hand
 	Operate Act = "operate" // retry a job, change a stage, repair
+	Land    Act = "land"    // take of a feed of outcomes, or remove one
 )
 
 // May is a subject that whoever may do it may publish to, and that no stream keeps.
@@ -107,9 +108,10 @@ func Of(c Config, r Role) Permissions {
 
 func (n names) backend(p *Permissions) {
 	n.reads(p)
-	p.publish(n.keys("job.*", "current.*", "stage.*")...)
+	p.publish(n.keys("job.*", "current.*", "stage.*", "outcomes.*")...)
+	p.publish("$JS.ACK." + n.bucket() + ".>") // outcomes; all else that reads the bucket acknowledges nothing
 	p.publish(n.offers("work", "lane", "later")...)
-	p.publish(n.under("signal.*", "may."+string(Cancel))...)
+	p.publish(n.under("signal.*", "may."+string(Cancel), "may."+string(Land))...)
 	p.publish(n.under("api.enqueue", "api.get", "api.wait", "api.cancel")...)
 	p.publish(stream("CREATE", n.bucket())...)
 	for _, work := range n.workStreams() {
@@ -118,11 +120,14 @@ func (n names) backend(p *Permissions) {
 		p.publish(consumer("CREATE", work, ">")...)
 		if work != "*" { // which the bucket's are too
 			p.Publish.Deny = append(p.Publish.Deny, consumer("MSG.NEXT", work, ">")...)
+			p.Publish.Deny = append(p.Publish.Deny, "$JS.ACK."+work+".>")
+		}
+		for _, lane := range lanes {
+			p.Publish.Deny = append(p.Publish.Deny, "$JS.ACK."+work+"."+lane+".>")
 		}
 	}
 	p.publish(n.stores(n.input())...)
 	p.subscribe(n.under("event.>")...)
-	p.Publish.Deny = append(p.Publish.Deny, "$JS.ACK.>")
 	p.Publish.Deny = append(p.Publish.Deny, n.under("api.claim", "api.renew", "api.complete", "api.fail", "api.release")...)
 }
 

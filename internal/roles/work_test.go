@@ -7,6 +7,7 @@ package roles_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"sync/atomic"
@@ -349,4 +350,46 @@ func (p *prober) ask(subject, body string) []byte {
 		p.t.Fatalf("%s: %s %s", subject, code, msg.Header.Get("Nats-Service-Error"))
 	}
 	return msg.Data
+}
+
+// A backend lands outcomes by its own permissions, and so does an operator.
+func TestBackendAndOperatorLandOutcomes(t *testing.T) {
+	t.Parallel()
+	for _, stages := range [][]string{nil, {"hash"}} {
+		s := newSite(t, roles.Config{Namespace: "weft", Stages: stages})
+		backend, _ := s.start("weft", roles.Backend)
+		operator, _ := s.start("weft", roles.Operator)
+		enqueue(t, backend, job.Spec{ID: "one", Stage: "hash"})
+		ctx, cancel := within(t)
+		defer cancel()
+		if _, err := backend.Fabric().Cancel(ctx, "one", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		for name, a := range map[string]*app.App{"billing": backend, "audit": operator} {
+			landsOne(t, a, name)
+			if err := a.Fabric().RemoveFeed(ctx, name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// landsOne takes one outcome of a feed, and waits until the server has heard of it.
+func landsOne(t *testing.T, a *app.App, name string) {
+	t.Helper()
+	ctx, cancel := within(t)
+	defer cancel()
+	taking, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.Fabric().Outcomes(taking, name, func(context.Context, fabric.Outcome) error { return nil })
+	}()
+	natstest.Eventually(t, patience, "the outcome is acknowledged", func() bool {
+		feeds, err := a.Fabric().Feeds(ctx)
+		return err == nil && len(feeds) == 1 && feeds[0].Pending == 0 && feeds[0].Unacked == 0 && !feeds[0].LastAck.IsZero()
+	})
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
 }

@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/kv"
+	"github.com/weft-fabric/weft/worker"
+)
+
+// What a job costs must grow with the work and not with what lies behind it. The
+// growth figures are rates of draining a few jobs while many wait, or while many
+// records are kept, each with the rate for few as its bound.
+
+const (
+	growthSlots  = 64
+	growthStages = 10
+	// growthFew is how many jobs lie behind the ones that are drained first.
+	growthFew = 10_000
+)
+
+// growth measures with Options.Growth jobs behind.
+func (r *run) growth(ctx context.Context) error {
+	if r.o.Growth == 0 {
+		return nil
+	}
+	one, ten := []string{"alone"}, make([]string, growthStages)
+	for i := range ten {
+		ten[i] = fmt.Sprintf("spread%d", i)
+	}
+	few, many := min(growthFew, r.o.Growth), r.o.Growth
+	fewInOne, err := r.drainBefore(ctx, one, few, 0)
+	if err != nil {
+		return err
+	}
+	fewInTen, err := r.drainBefore(ctx, ten, few, 0)
+	if err != nil {
+		return err
+	}
+	if err := r.finished(ctx, many); err != nil {
+		return err
+	}
+	if _, err := r.drainBefore(ctx, one, few, fewInOne, fmt.Sprintf("with %d finished", many)); err != nil {
+		return err
+	}
+	if _, err := r.drainBefore(ctx, one, many, fewInOne); err != nil {
+		return err
+	}
+	_, err = r.drainBefore(ctx, ten, many, fewInTen)
+	return err
+}
+
+// drainBefore drains Options.Jobs jobs of stages in which then as many as behind
+// are left.
+func (r *run) drainBefore(ctx context.Context, stages []string, behind int, bound float64, with ...string) (float64, error) {
+	for _, stage := range stages {
+		waiting, err := r.waiting(ctx, stage)
+		if err != nil {
+			return 0, err
+		}
+		if err := r.enqueueFrom(ctx, stage, r.numbered, max(0, (behind+r.o.Jobs)/len(stages)-waiting)); err != nil {
+			return 0, err
+		}
+		r.numbered += r.o.Jobs + behind
+	}
+	var settled atomic.Int64
+	all := make(chan struct{})
+	hooks := worker.Hooks{JobSettled: func(job.Job, job.Outcome, error, time.Duration) {
+		if settled.Add(1) == int64(r.o.Jobs) {
+			close(all)
+		}
+	}}
+	began := time.Now()
+	stop, err := r.workOn(ctx, stages, growthSlots/len(stages), Noop, hooks)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	select {
+	case <-all:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	name := fmt.Sprintf("drain, %d behind", behind)
+	if len(stages) > 1 {
+		name += fmt.Sprintf(" in %d stages", len(stages))
+	}
+	for _, w := range with {
+		name += " " + w
+	}
+	return r.rate(name, r.o.Jobs, time.Since(began), bound), nil
+}
+
+// waiting is how many items a stage has.
+func (r *run) waiting(ctx context.Context, stage string) (int, error) {
+	if _, err := r.f.Stage(ctx, stage); err != nil {
+		return 0, err
+	}
+	work, err := r.js.Stream(ctx, r.stream(stage))
+	if err != nil {
+		return 0, err
+	}
+	info, err := work.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return int(info.State.Msgs), nil
+}
+
+// finished puts n records of jobs that have succeeded into the bucket.
+func (r *run) finished(ctx context.Context, n int) error {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	prefix := "$KV." + r.namespace + "."
+	_, err := r.publishAll(ctx, n, func(i int) (*nats.Msg, uint64) {
+		spec := r.spec("alone", i)
+		spec.ID, spec.MaxAttempts = fmt.Sprintf("finished-%d", i), 1
+		j, err := job.New(spec, now)
+		var token job.Token
+		if err == nil {
+			j, token, err = j.Claim("rn_bench", now, time.Minute)
+		}
+		if err == nil {
+			j, err = j.Complete(token, "rn_bench", "data:,", now)
+		}
+		if err != nil {
+			panic(err) // a spec of the benchmark's own
+		}
+		return &nats.Msg{
+			Subject: prefix + kv.JobKey(j.ID), Data: j.AppendJSON(nil), Header: nats.Header{"Nats-TTL": {"604800s"}},
+		}, 0
+	})
+	return err
+}
