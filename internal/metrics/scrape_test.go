@@ -104,15 +104,7 @@ func TestScrape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { working <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		for _, err := range []error{<-keeping, <-working, r.Close()} {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	// Before there is a worker, so that d has to wait for c.
 	for _, spec := range []job.Spec{
 		{ID: "a", Stage: "s", InputRef: "good"}, {ID: "b", Stage: "s", InputRef: "bad"},
 		{ID: "c", Stage: "s", InputRef: "twice"}, {ID: "d", Stage: "s", InputRef: "good", Dependencies: []string{"c"}},
@@ -122,6 +114,15 @@ func TestScrape(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	go func() { working <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		for _, err := range []error{<-keeping, <-working, r.Close()} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	for _, id := range []string{"a", "b", "c", "d"} {
 		if _, err := f.Wait(ctx, id); err != nil {
 			t.Fatal(err)
@@ -129,6 +130,11 @@ func TestScrape(t *testing.T) {
 	}
 	var scrape string
 	var missing []string
+	defer func() {
+		if len(missing) > 0 {
+			t.Errorf("the scrape has no %q", missing)
+		}
+	}()
 	natstest.Eventually(t, patience, "a scrape with everything", func() bool {
 		_, scrape = get(t, s, "/metrics")
 		missing = wants(scrape,
