@@ -19,6 +19,10 @@ type Config struct {
 	Backoff     Backoff
 	Retention   Retention
 
+	MaxInput int64 // bytes of a job's input
+	HTTP     HTTP
+	S3       S3
+
 	Log     Log
 	Metrics string // address that Prometheus metrics are served at, host:port; empty is none
 
@@ -60,6 +64,20 @@ type Retention struct {
 	Succeeded, Cancelled, Failed time.Duration
 }
 
+// HTTP says which links an input_ref may be.
+type HTTP struct {
+	Hosts string // host names, host:port or *.domain, with commas between them; empty fetches none
+}
+
+// S3 says where s3:// references lead. Credentials are not settings: they come from
+// the environment or the file that other S3 programs use.
+type S3 struct {
+	Endpoint string        // URL of the server; empty opens no s3:// reference
+	Region   string        // of the buckets
+	LinkLife time.Duration // how long a link to an input is good for
+	Output   string        // s3://BUCKET/PREFIX of large outputs; empty keeps them in NATS
+}
+
 // Log says what is logged to stderr, and how.
 type Log struct {
 	Level  string // debug, info, warn or error
@@ -85,6 +103,8 @@ func Default() Config {
 		MaxAttempts: 3,
 		Backoff:     Backoff{Initial: time.Second, Max: 5 * time.Minute, Factor: 2, Jitter: 0.2},
 		Retention:   Retention{Succeeded: 7 * day, Cancelled: 7 * day, Failed: 30 * day},
+		MaxInput:    1 << 30,
+		S3:          S3{LinkLife: time.Hour},
 		Log:         Log{Level: "warn", Format: "text"},
 		Listen:      "127.0.0.1:4222",
 		Sync:        SyncInterval{Every: 10 * time.Second},

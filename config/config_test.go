@@ -92,6 +92,7 @@ func TestEverySettingCanComeFromEveryPlace(t *testing.T) {
 		"retention.succeeded": "50h", "retention.cancelled": "51h", "retention.failed": "52h", "lease": "9s",
 		"concurrency": "4", "drain": "8s", "max_attempts": "7", "backoff.initial": "2s", "backoff.max": "3s",
 		"backoff.factor": "1.5", "backoff.jitter": "0.1", "listen": "h:1", "sync_interval": "always", "tls.first": "true", "role": "viewer", "metrics": "h:1",
+		"max_input": "99", "s3.link_life": "3m",
 	}
 	for _, row := range config.Rows() {
 		value := values[row.Name]
@@ -199,6 +200,7 @@ func TestValidate(t *testing.T) {
 		"replicas":        {func(c *config.Config) { c.Replicas = 2 }, []string{"replicas 2", "3 for a cluster"}},
 		"concurrency":     {func(c *config.Config) { c.Concurrency = 0 }, []string{"concurrency 0"}},
 		"max_attempts":    {func(c *config.Config) { c.MaxAttempts = 0 }, []string{"max_attempts 0"}},
+		"max_input":       {func(c *config.Config) { c.MaxInput = 0 }, []string{"max_input 0", "1 GiB"}},
 		"lease":           {func(c *config.Config) { c.Lease = 0 }, []string{"lease 0s", "30s"}},
 		"drain":           {func(c *config.Config) { c.Drain = -1 }, []string{"drain -1ns"}},
 		"backoff.initial": {func(c *config.Config) { c.Backoff.Initial = 0 }, []string{"backoff.initial 0s"}},

@@ -23,6 +23,7 @@ func settings(c *Config) []setting {
 	all := connectionSettings(&c.Connection)
 	all = append(all, fabricSettings(c)...)
 	all = append(all, workSettings(c)...)
+	all = append(all, sourceSettings(c)...)
 	return append(all, serverSettings(c)...)
 }
 
@@ -69,6 +70,17 @@ func workSettings(c *Config) []setting {
 	}
 }
 
+func sourceSettings(c *Config) []setting {
+	return []setting{
+		{"max_input", "max-input", "", "WEFT_MAX_INPUT", "most `BYTES` of a job's input", integer(&c.MaxInput)},
+		{"http.hosts", "http-hosts", "", "WEFT_HTTP_HOSTS", "`HOSTS` that http(s):// references may name: host, host:port or *.domain, with commas between them (default none)", text(&c.HTTP.Hosts)},
+		{"s3.endpoint", "s3-endpoint", "", "WEFT_S3_ENDPOINT", "`URL` of the server of s3:// references (default none)", text(&c.S3.Endpoint)},
+		{"s3.region", "s3-region", "", "AWS_REGION", "`REGION` of the buckets", text(&c.S3.Region)},
+		{"s3.link_life", "s3-link-life", "", "WEFT_S3_LINK_LIFE", "how long WEFT_INPUT_URL is good for, from 1s to 168h", duration(&c.S3.LinkLife)},
+		{"s3.output", "s3-output", "", "WEFT_S3_OUTPUT", "`s3://BUCKET/PREFIX` of outputs too large for a record (default the object store in NATS)", text(&c.S3.Output)},
+	}
+}
+
 func serverSettings(c *Config) []setting {
 	return []setting{
 		{"data", "data", "", "WEFT_DATA", "`DIR` of the embedded server's data", text(&c.Data)},
@@ -84,6 +96,10 @@ var (
 	Identity = []string{"creds", "user", "password", "nkey", "role", "inbox_prefix"}
 	// Connecting is what a program needs that uses a server elsewhere.
 	Connecting = append([]string{"server", "context", "tls.cert", "tls.key", "tls.ca", "tls.first"}, Identity...)
+	// Opening is what a program needs that opens references.
+	Opening = []string{"http.hosts", "s3.endpoint", "s3.region"}
+	// Feeding is what a program needs that gives inputs to commands, and keeps outputs.
+	Feeding = append([]string{"max_input", "s3.link_life", "s3.output"}, Opening...)
 	// Serving is what a program needs that embeds a server.
 	Serving = []string{"data", "listen", "sync_interval", "nats_config"}
 )

@@ -51,6 +51,8 @@ func (c Config) checkNumbers() error {
 		return fmt.Errorf("replicas %d is not 1, 3 or 5; give 1 for one server, 3 for a cluster", c.Replicas)
 	case c.Concurrency < 1 || c.Concurrency > MaxConcurrency:
 		return fmt.Errorf("concurrency %d is not within 1 and %d; start more workers for more", c.Concurrency, MaxConcurrency)
+	case c.MaxInput < 1:
+		return fmt.Errorf("max_input %d is below 1; leave it out for 1 GiB", c.MaxInput)
 	case c.MaxAttempts < 1:
 		return fmt.Errorf("max_attempts %d is below 1; give 1 for no second try", c.MaxAttempts)
 	}

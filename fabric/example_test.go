@@ -99,22 +99,23 @@ func hashes(ctx context.Context, f *fabric.Fabric) error {
 	}
 	defer runner.Close()
 	options := worker.DefaultOptions()
+	options.Inputs = f
 	options.Logger = slog.New(slog.DiscardHandler)
 	w, err := worker.New(runner, options)
 	if err != nil {
 		return err
 	}
-	err = w.Handle("hash", worker.HandlerFunc(func(ctx context.Context, t *worker.Task) job.Outcome {
-		input, err := f.OpenRef(ctx, t.Job().InputRef)
+	err = w.Handle("hash", worker.Typed(func(ctx context.Context, t *worker.Task, _ struct{}) ([]byte, error) {
+		input, err := t.Input(ctx)
 		if err != nil {
-			return job.Discarded(err.Error())
+			return nil, err
 		}
 		defer input.Close()
 		sum := sha256.New()
 		if _, err := io.Copy(sum, input); err != nil {
-			return job.Failed(err.Error())
+			return nil, err
 		}
-		return job.CompletedWith(fmt.Appendf(nil, "%x", sum.Sum(nil)))
+		return fmt.Appendf(nil, "%x", sum.Sum(nil)), nil
 	}))
 	if err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
 )
@@ -89,4 +91,17 @@ func Latest(s Schedule, t time.Time) time.Time { return s.latest(t) }
 // server has refused.
 func UnwriteCron(ctx context.Context, f *Fabric, e, before CronEntry) error {
 	return f.unwriteCron(ctx, e, before)
+}
+
+// Sweep looks through the inputs as a keeper would at a time, after which it would
+// come again.
+func Sweep(ctx context.Context, f *Fabric, at time.Time) error { return f.sweep(ctx, at) }
+
+// RemoveInput removes an object as it was listed.
+func RemoveInput(ctx context.Context, f *Fabric, info *jetstream.ObjectInfo) (bool, error) {
+	stream, err := f.js.Stream(ctx, "OBJ_"+f.inputBucket())
+	if err != nil {
+		return false, err
+	}
+	return f.removeInput(ctx, stream, info)
 }

@@ -96,6 +96,7 @@ func (k *keeper) lead(ctx context.Context) error {
 			working.Go(func() { k.publishCounts(ctx) })
 			working.Go(func() { k.ticks(ctx) })
 			working.Go(func() { k.crons(ctx) })
+			working.Go(func() { k.sweeps(ctx) })
 			continue
 		}
 		k.observe(change.Entry)

@@ -24,6 +24,16 @@ type Options struct {
 	Observer    Observer      // is told of what happens; nil is nobody
 	Tracer      Tracer        // traces enqueues; nil is none
 
+	// Resolvers open references of further schemes, by scheme in lower case, such as
+	// "s3". data: and nats-obj: are the fabric's own.
+	Resolvers map[string]Resolver
+	// Outputs, if not nil, takes the outputs that are too large for a record, in place
+	// of the object store.
+	Outputs OutputStore
+	// MaxInput is the most bytes that PutInput takes. 0 is the default,
+	// job.DefaultMaxInput.
+	MaxInput int64
+
 	// OfferBySchedule offers every job by a schedule, also one that is due, which the
 	// server then turns into its item. It is for a process that has not the
 	// permission to publish items, as the role of a runner; it costs a message and up
@@ -92,6 +102,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.Retention.Succeeded, d.Retention.Succeeded)
 	fill(&o.Retention.Cancelled, d.Retention.Cancelled)
 	fill(&o.Retention.Failed, d.Retention.Failed)
+	fill(&o.MaxInput, job.DefaultMaxInput)
 	if o.Clock == nil {
 		o.Clock = d.Clock
 	}
@@ -127,6 +138,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("max_attempts %d must be at least 1", o.MaxAttempts)
 	case o.Stage.Lease < MinLease:
 		return fmt.Errorf("lease %s must be at least %s", o.Stage.Lease, MinLease)
+	case o.MaxInput < 0:
+		return fmt.Errorf("max_input %d must not be negative; 0 is the default, %d", o.MaxInput, job.DefaultMaxInput)
 	case o.Stage.Concurrency < 0:
 		return fmt.Errorf("concurrency %d must not be negative; 0 is no limit", o.Stage.Concurrency)
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -17,15 +15,18 @@ import (
 	"github.com/weft-fabric/weft/job"
 )
 
-// objectScheme starts a reference to an object: nats-obj://<bucket>/<name>.
-const objectScheme = "nats-obj://"
-
-// ErrUnopenable is a reference that the fabric cannot open, now or later: it is
-// not a well-formed data: URI and not that of an object that exists.
-var ErrUnopenable = errors.New("cannot be opened; Weft itself opens well-formed data: URIs and nats-obj://<bucket>/<name>")
-
 // ErrNoOutput is asked of a job that has not succeeded.
 var ErrNoOutput = errors.New("the job has no output")
+
+// OutputStore keeps outputs elsewhere. Its methods are called from many goroutines
+// at once, while the job's lease is renewed.
+type OutputStore interface {
+	// Put stores an output and gives the reference to it. The name is
+	// <job id>/<fence>; the same may be put again, from the beginning, and replaces
+	// what is there. An error that matches job.ErrInvalidJob fails the attempt, for it
+	// will not pass by itself; after any other Put is called again.
+	Put(ctx context.Context, name string, body io.Reader) (ref string, err error)
+}
 
 // outputBucket is the object store of outputs too large for a record.
 func (f *Fabric) outputBucket() string { return f.opts.Namespace + "-output" }
@@ -91,25 +92,41 @@ func unreadable(err error) error {
 }
 
 func (f *Fabric) storeObject(ctx context.Context, token job.Token, body io.Reader) (string, error) {
-	objects, err := f.js.ObjectStore(ctx, f.outputBucket())
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		objects, err = f.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
-			Bucket: f.outputBucket(), Description: "Weft outputs too large for a record", Replicas: f.opts.Replicas,
-			// The server removes every output some time after its record.
-			TTL: f.opts.Retention.Succeeded + 24*time.Hour,
-		})
-		if errors.Is(err, jetstream.ErrBucketExists) { // another process was faster
-			objects, err = f.js.ObjectStore(ctx, f.outputBucket())
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("output: object store %s: %w", f.outputBucket(), err)
-	}
 	name := fmt.Sprintf("%s/%d", token.JobID, token.Fence)
+	if f.opts.Outputs != nil {
+		ref, err := f.opts.Outputs.Put(ctx, name, body)
+		if err != nil {
+			return "", fmt.Errorf("output: %w", err)
+		}
+		return ref, nil
+	}
+	objects, err := f.objectStore(ctx, jetstream.ObjectStoreConfig{
+		Bucket: f.outputBucket(), Description: "Weft outputs too large for a record", Replicas: f.opts.Replicas,
+		// The server removes every output some time after its record.
+		TTL: f.opts.Retention.Succeeded + 24*time.Hour,
+	})
+	if err != nil {
+		return "", fmt.Errorf("output: %w", err)
+	}
 	if _, err := objects.Put(ctx, jetstream.ObjectMeta{Name: name}, body); err != nil {
 		return "", fmt.Errorf("output: object %s: %w", name, err)
 	}
-	return objectScheme + f.outputBucket() + "/" + name, nil
+	return objectRef(f.outputBucket(), name), nil
+}
+
+// objectStore opens an object store, which is made at its first use.
+func (f *Fabric) objectStore(ctx context.Context, cfg jetstream.ObjectStoreConfig) (jetstream.ObjectStore, error) {
+	objects, err := f.js.ObjectStore(ctx, cfg.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		objects, err = f.js.CreateObjectStore(ctx, cfg)
+		if errors.Is(err, jetstream.ErrBucketExists) { // another process was faster
+			objects, err = f.js.ObjectStore(ctx, cfg.Bucket)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("object store %s: %w", cfg.Bucket, err)
+	}
+	return objects, nil
 }
 
 // dataURI makes a data: URI (RFC 2397): a text percent-encoded, so that a person
@@ -136,86 +153,4 @@ func (f *Fabric) Output(ctx context.Context, j job.Job) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("job %s is %s: %w", j.ID, j.State, ErrNoOutput)
 	}
 	return f.OpenRef(ctx, j.OutputRef)
-}
-
-// OpenRef opens a reference to an input or output: a data: URI or an object of
-// this account. It fails with ErrUnopenable for any other. The caller closes it.
-func (f *Fabric) OpenRef(ctx context.Context, ref string) (io.ReadCloser, error) {
-	if strings.HasPrefix(ref, "data:") {
-		uri, err := dataurl.DecodeString(ref)
-		if err != nil {
-			return nil, fmt.Errorf("reference %.80q: %w: %w", ref, ErrUnopenable, err)
-		}
-		return io.NopCloser(bytes.NewReader(uri.Data)), nil
-	}
-	rest, ok := strings.CutPrefix(ref, objectScheme)
-	bucket, name, named := strings.Cut(rest, "/")
-	if !ok || !named {
-		return nil, fmt.Errorf("reference %.80q: %w", ref, ErrUnopenable)
-	}
-	objects, err := f.js.ObjectStore(ctx, bucket)
-	if err != nil {
-		return nil, unopened(ref, err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(longestSilence, cancel) // the client waits for answers as long as ctx says
-	object, err := objects.Get(patient{ctx}, name)
-	late.Stop()
-	if err != nil {
-		cancel()
-		return nil, unopened(ref, err)
-	}
-	return &objectReader{object, cancel}, nil
-}
-
-// How long a reader of an object waits for a chunk: one that is lost never comes.
-// Every now and then it looks whether it is still wanted.
-const (
-	longestSilence = 30 * time.Second
-	readLook       = time.Second
-)
-
-// patient is a context whose deadline is always a moment ahead. The client ends
-// the reading of an object at its context's deadline, after some seconds if it
-// has none, and how long a reader takes is the caller's to say. It holds a lock
-// while it waits, against Close too, so the moment is short.
-type patient struct{ context.Context }
-
-// Deadline is a moment from now.
-func (patient) Deadline() (time.Time, bool) { return time.Now().Add(readLook), true }
-
-// objectReader reads an object under a context of its own. What it gives before
-// its end is not known to be the object: the last read fails if the digest does
-// not match.
-type objectReader struct {
-	jetstream.ObjectResult
-	cancel context.CancelFunc
-}
-
-// Read waits for bytes for a while, however long the reader took before.
-func (r *objectReader) Read(p []byte) (int, error) {
-	for began := time.Now(); ; {
-		n, err := r.ObjectResult.Read(p)
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		if time.Since(began) > longestSilence {
-			return 0, fmt.Errorf("object: no more of it came in %s: %w", longestSilence, io.ErrUnexpectedEOF)
-		}
-	}
-}
-
-// Close ends the reading, also one that waits.
-func (r *objectReader) Close() error {
-	r.cancel()
-	return r.ObjectResult.Close()
-}
-
-// unopened tells an object that is not there from one that could not be asked
-// for.
-func unopened(ref string, err error) error {
-	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, jetstream.ErrInvalidStoreName) {
-		return fmt.Errorf("reference %.80q: %w: %w", ref, ErrUnopenable, err)
-	}
-	return fmt.Errorf("reference %.80q: %w", ref, err)
 }

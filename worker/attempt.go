@@ -39,7 +39,7 @@ type ending struct {
 func newAttempt(s *stage, c *job.Claim) *attempt {
 	s.worker.running.Add(1)
 	a := &attempt{worker: s.worker, stage: s, since: time.Now()}
-	a.task.job, a.task.base, a.task.onProgress = &c.Job, s.worker.taskLog, a.reported
+	a.task.job, a.task.base, a.task.onProgress, a.task.inputs = &c.Job, s.worker.taskLog, a.reported, s.worker.inputs
 	a.lease.open(c, a.since, a.due)
 	c.Nudge.OnHint(a.nudged)
 	return a

@@ -31,6 +31,12 @@ type Options struct {
 	// return before its slot, and its lease, are taken from it. It is positive;
 	// the default is 5 s.
 	StopGrace time.Duration
+	// Inputs open what input_ref names for Task.Input and Task.InputLink: the fabric,
+	// which is a *fabric.Fabric. nil opens none.
+	Inputs Inputs
+	// MaxInput is the most bytes that Task.Input gives; a job with a larger input
+	// fails for good. 0 is the default, job.DefaultMaxInput.
+	MaxInput int64
 	// Logger takes what the worker and its tasks log. The default, nil, is
 	// slog.Default().
 	Logger *slog.Logger
@@ -85,6 +91,9 @@ func (o Options) Validate() error {
 	if o.Drain < 0 {
 		errs = append(errs, fmt.Errorf("worker option Drain %s must not be negative; use 0 to cancel running jobs at once", o.Drain))
 	}
+	if o.MaxInput < 0 {
+		errs = append(errs, fmt.Errorf("worker option MaxInput %d must not be negative; use 0 for the default, %d", o.MaxInput, job.DefaultMaxInput))
+	}
 	if o.StopGrace <= 0 {
 		errs = append(errs, fmt.Errorf("worker option StopGrace %s must be positive; start from DefaultOptions, which has 5s", o.StopGrace))
 	}
@@ -96,6 +105,14 @@ func checkConcurrency(n int) error {
 		return fmt.Errorf("worker option Concurrency %d must be 1 to %d; start from DefaultOptions, which has one slot a processor", n, maxConcurrency)
 	}
 	return nil
+}
+
+func (o Options) inputs() *inputs {
+	limit := o.MaxInput
+	if limit == 0 {
+		limit = job.DefaultMaxInput
+	}
+	return &inputs{o.Inputs, limit}
 }
 
 func (o Options) logger() *slog.Logger {

@@ -12,7 +12,8 @@ import (
 // Task is one attempt at a job, as its handler sees it. Its methods may be
 // called from several goroutines.
 type Task struct {
-	job *job.Job // as it was claimed; never written
+	job    *job.Job // as it was claimed; never written
+	inputs *inputs  // shared by all tasks of the worker; nil opens none
 
 	base    *slog.Logger
 	logOnce sync.Once
@@ -25,12 +26,19 @@ type Task struct {
 }
 
 // NewTask makes a task outside a worker, for the tests of a handler. log may be
-// nil for none.
+// nil for none; it opens no input, see WithInputs.
 func NewTask(j job.Job, log *slog.Logger) *Task {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Task{job: &j, base: log}
+}
+
+// WithInputs has a task of NewTask open its input, of at most limit bytes, before
+// it is given to a handler.
+func (t *Task) WithInputs(from Inputs, limit int64) *Task {
+	t.inputs = &inputs{from, limit}
+	return t
 }
 
 // Job is the record as it was when the job was claimed.

@@ -20,6 +20,7 @@ type Worker struct {
 	log     *slog.Logger // with Options.ID
 	taskLog *slog.Logger // without: a task's own lines carry the id of its record
 	hooks   Hooks
+	inputs  *inputs // of every task
 
 	stopping  chan struct{} // closed by the first Stop
 	aborting  chan struct{} // closed by the first Abort
@@ -58,6 +59,7 @@ func New(f Fabric, o Options) (*Worker, error) {
 	}
 	return &Worker{
 		fabric: f, options: o, log: log, taskLog: o.logger(), hooks: o.Hooks,
+		inputs:   o.inputs(),
 		stopping: make(chan struct{}),
 		aborting: make(chan struct{}),
 		held:     make(map[*attempt]struct{}),

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 
@@ -18,6 +16,8 @@ import (
 // commandFlags say how the command of an attempt is fed and how much it may say.
 type commandFlags struct {
 	stdin     string
+	inputFile bool
+	maxInput  int64 // a setting, known when the command begins
 	maxOutput int64
 }
 
@@ -29,6 +29,7 @@ const (
 
 func (f *commandFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.stdin, "stdin", stdinRecord, "`WHAT` the command gets on stdin: record, or input for what input_ref names")
+	cmd.Flags().BoolVar(&f.inputFile, "input-file", false, "put what input_ref names into a temporary file, which WEFT_INPUT_FILE names; stdin has the record")
 	cmd.Flags().Int64Var(&f.maxOutput, "max-output", exec.DefaultOptions().MaxOutput, "most `BYTES` of output; a job with more fails for good")
 }
 
@@ -58,14 +59,16 @@ func newHandler(stage string, argv []string, f commandFlags, stderr slog.Level) 
 	}
 	h := &commandHandler{}
 	o := exec.DefaultOptions()
-	o.MaxOutput, o.StderrLevel = f.maxOutput, stderr
+	o.MaxInput, o.MaxOutput, o.StderrLevel = f.maxInput, f.maxOutput, stderr
 	o.Environ = h.environment
-	switch f.stdin {
-	case stdinRecord:
-	case stdinInput:
-		o.Input = h.input
-	default:
+	o.InputFile, o.InputURL = f.inputFile, h.link
+	switch {
+	case f.stdin != stdinRecord && f.stdin != stdinInput:
 		return nil, app.Usage("--stdin %q is neither record nor input", f.stdin)
+	case f.stdin == stdinInput && f.inputFile:
+		return nil, app.Usage("--stdin input and --input-file are two ways to the same; give one")
+	case f.stdin == stdinInput || f.inputFile:
+		o.Input = h.input
 	}
 	handler, err := exec.New(argv, o)
 	if err != nil {
@@ -75,12 +78,12 @@ func newHandler(stage string, argv []string, f commandFlags, stderr slog.Level) 
 	return h, nil
 }
 
-// input opens what input_ref names. A reference of another kind, a malformed one
-// and an object that is not there will not open later either.
+// input opens what input_ref names.
 func (h *commandHandler) input(ctx context.Context, j job.Job) (io.ReadCloser, error) {
-	input, err := h.inputs.OpenRef(ctx, j.InputRef)
-	if errors.Is(err, fabric.ErrUnopenable) {
-		return nil, fmt.Errorf("%w: %w", exec.ErrNoInput, err)
-	}
-	return input, err
+	return h.inputs.OpenRef(ctx, j.InputRef)
+}
+
+// link makes a link to what input_ref names, if its scheme has links.
+func (h *commandHandler) link(ctx context.Context, j job.Job) (string, error) {
+	return h.inputs.LinkRef(ctx, j.InputRef)
 }

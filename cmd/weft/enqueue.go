@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,14 +25,15 @@ type enqueueFlags struct {
 	asJSON    bool
 
 	jobFlags
-	in time.Duration
-	at string
+	input string
+	in    time.Duration
+	at    string
 }
 
 func (p *program) newEnqueue() *cobra.Command {
 	var f enqueueFlags
 	cmd := &cobra.Command{
-		Use:   "enqueue STAGE (--input-ref REF | --jobs FILE)",
+		Use:   "enqueue STAGE (--input FILE | --input-ref REF | --jobs FILE)",
 		Short: "Publish one job, or a file of jobs",
 		Long: `Enqueue publishes a job and prints its id, or with --jobs one id for each line
 of a JSONL file of specs. A spec has the members of a record: input_ref, and if
@@ -42,17 +45,24 @@ unless --keep-going is given. Enqueueing the same id again with the same spec
 changes nothing; with another spec it is refused with duplicate_job. A job that
 others depend on has to come before them.
 
-A reference is opaque to Weft, except data: URIs and nats-obj://BUCKET/NAME.
+A reference is opaque to Weft, except data: URIs and nats-obj://BUCKET/NAME, and
+s3:// and http(s):// where a runner is told to open them.
+
+With --input the job's input is the content of a file: of up to 8 KiB in the
+reference itself, of more in the object store of inputs, under its SHA-256. So
+the same command once more uploads nothing again. A keeper removes an input
+that no record mentions when the retention of succeeded jobs has passed.
 
 Jobs belong to the trace that TRACEPARENT in the environment names, unless their
 spec has a traceparent.`,
 		Example: `  weft enqueue hash --input-ref data:,hello
+  weft enqueue resize --input photo.jpg
   weft enqueue mail --input-ref db:42 --in 10m --priority 1 --label tenant=acme
   weft enqueue hash --jobs jobs.jsonl --resumable`,
 		Args: oneStage,
 	}
 	f.bind(cmd)
-	loader := connecting(cmd, "max_attempts")
+	loader := connecting(cmd, "max_attempts", "max_input")
 	return p.command(cmd, loader, func(ctx context.Context, s settings, args []string) error {
 		if err := job.CheckStage(args[0]); err != nil {
 			return err
@@ -73,7 +83,7 @@ func oneStage(_ *cobra.Command, args []string) error {
 
 // specFlags are those that say what one job is, and mean nothing for a file.
 var specFlags = []string{
-	"input-ref", "input-revision", "id", "payload", "key", "after", "on-dependency-failure",
+	"input", "input-ref", "input-revision", "id", "payload", "key", "after", "on-dependency-failure",
 	"priority", "timeout", "label", "in", "at",
 }
 
@@ -83,12 +93,14 @@ func (f *enqueueFlags) bind(cmd *cobra.Command) {
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "with --jobs: go on after lines that are broken or refused")
 	flags.BoolVar(&f.resumable, "resumable", false, "with --jobs: make ids from the lines and their numbers, so that the same command once more enqueues only what is missing")
 	f.jobFlags.bind(flags)
+	flags.StringVar(&f.input, "input", "", "`FILE` that is the input, or - for stdin")
 	flags.StringVar(&f.spec.ID, "id", "", "job `ID`; a fresh one by default")
 	flags.DurationVar(&f.in, "in", 0, "start not before this time has passed")
 	flags.StringVar(&f.at, "at", "", "start not before this `TIME`, as 2006-01-02T15:04:05Z")
 	jsonFlag(cmd, &f.asJSON)
 	cmd.MarkFlagsMutuallyExclusive("in", "at")
-	cmd.MarkFlagsOneRequired("input-ref", "jobs")
+	cmd.MarkFlagsMutuallyExclusive("input", "input-ref")
+	cmd.MarkFlagsOneRequired("input", "input-ref", "jobs")
 	for _, name := range specFlags {
 		cmd.MarkFlagsMutuallyExclusive("jobs", name)
 	}
@@ -105,6 +117,8 @@ func (f *enqueueFlags) check(cmd *cobra.Command, _ []string) error {
 		return errors.New("--resumable needs --jobs; a single job is resumable by its --id")
 	case given("in") && f.in < 0:
 		return fmt.Errorf("--in %s is negative", f.in)
+	case given("input") && f.input == "":
+		return errors.New("--input is empty; give a file, or - for stdin")
 	case given("id") && f.spec.ID == "":
 		return errors.New("--id is empty; leave it out for a fresh id")
 	}
@@ -124,18 +138,31 @@ func (f *enqueueFlags) fill(given func(string) bool) (err error) {
 	return nil
 }
 
-func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f enqueueFlags) error {
+func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f enqueueFlags) (err error) {
 	spec := f.spec
 	spec.Stage, spec.Trace = stage, surroundingTrace()
 	if s.given("max_attempts") {
 		spec.MaxAttempts = s.MaxAttempts
 	}
+	if f.input != "" {
+		spec.InputRef = "to be known" // so that all the rest is checked before a byte is sent
+	}
 	if err := checkSpec(spec, s.MaxAttempts); err != nil {
 		return err
 	}
+	input, err := p.openInput(f.input)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, input.Close()) }()
 	return p.with(ctx, s, "enqueue", func(ctx context.Context, a *app.App) error {
 		if err := a.Refusals().MayEnqueue(ctx, stage); err != nil {
 			return err
+		}
+		if f.input != "" {
+			if spec.InputRef, err = a.Fabric().PutInput(ctx, input); err != nil {
+				return fmt.Errorf("--input %s: %w; nothing is enqueued", f.input, err)
+			}
 		}
 		if f.in > 0 {
 			spec.AvailableAt = a.Fabric().Now().Add(f.in)
@@ -148,6 +175,26 @@ func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f en
 		}
 		return printJob(p.Out, j, f.asJSON)
 	})
+}
+
+// openInput opens the file of --input, before there is a connection. Without one it
+// gives nothing.
+func (p *program) openInput(name string) (io.ReadCloser, error) {
+	switch name {
+	case "":
+		return io.NopCloser(strings.NewReader("")), nil
+	case "-":
+		return io.NopCloser(p.In), nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, &app.UsageError{Err: fmt.Errorf("--input: %w", err)}
+	}
+	if info, err := file.Stat(); err != nil || info.IsDir() {
+		_ = file.Close() // only looked at
+		return nil, app.Usage("--input %s is a folder; give a file", name)
+	}
+	return file, nil
 }
 
 // printJob prints the record, or only the id.

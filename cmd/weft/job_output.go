@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-fabric/weft/config"
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/app"
 	"github.com/weft-fabric/weft/job"
@@ -28,7 +29,7 @@ An output_ref of a kind that Weft cannot open is printed by weft job get.`,
 			return nil
 		},
 	}
-	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, ids []string) error {
+	return p.command(cmd, connecting(cmd, config.Opening...), func(ctx context.Context, s settings, ids []string) error {
 		return p.with(ctx, s, "job output", func(ctx context.Context, a *app.App) error {
 			return p.output(ctx, a.Fabric(), ids[0])
 		})

@@ -29,6 +29,9 @@ const patience = 40 * time.Second
 const asProgram = "WEFT_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asFetcher) != "" {
+		fetchInput()
+	}
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
@@ -40,7 +43,7 @@ func TestMain(m *testing.M) {
 func withCleanEnvironment(run func() int) int {
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") || strings.HasPrefix(name, "OTEL_") || strings.HasPrefix(name, "TRACE") {
+		if strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") || strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "OTEL_") || strings.HasPrefix(name, "TRACE") {
 			_ = os.Unsetenv(name)
 		}
 	}
@@ -162,15 +165,15 @@ type process struct {
 
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
-	return spawnIn(t, nil, args...)
+	return spawnWith(t, nil, args...)
 }
 
-// spawnIn is spawn with more variables in the environment.
-func spawnIn(t *testing.T, environ []string, args ...string) *process {
+// spawnWith starts the program with more in its environment.
+func spawnWith(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, ended: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0], args...)
-	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), environ...)
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	p.cmd.WaitDelay = patience
 	if err := p.cmd.Start(); err != nil {

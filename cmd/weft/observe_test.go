@@ -101,10 +101,10 @@ func TestTraceOfAJobThatIsTriedTwice(t *testing.T) {
 	s, r := newSite(t), newReceiver(t)
 	environ := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + r.url, "WEFT_BACKOFF_INITIAL=10ms"}
 	seen := filepath.Join(t.TempDir(), "seen")
-	work := spawnIn(t, append(environ, "OTEL_SERVICE_NAME=hashers"), s.args([]string{
+	work := spawnWith(t, append(environ, "OTEL_SERVICE_NAME=hashers"), s.args([]string{
 		"work", "hash", "--id", "w-1", "--", "sh", "-c", `echo "$TRACEPARENT" >>"` + seen + `"; test "$WEFT_ATTEMPT" = 2`,
 	})...)
-	enqueued := spawnIn(t, append(environ, "TRACEPARENT=00-"+trace+"-"+parent+"-01"),
+	enqueued := spawnWith(t, append(environ, "TRACEPARENT=00-"+trace+"-"+parent+"-01"),
 		s.args([]string{"enqueue", "hash", "--input-ref", "data:,x", "--id", "a"})...)
 	enqueued.wait().want(t, app.ExitDone)
 	s.weft(t, "job", "wait", "a", "--timeout", patience.String()).want(t, app.ExitDone)
@@ -154,7 +154,7 @@ func TestTraceOfAJobThatIsTriedTwice(t *testing.T) {
 func TestTracesByAProtocolThatIsNotSpoken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	p := spawnIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"},
+	p := spawnWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"},
 		s.args([]string{"job", "ls"})...)
 	p.wait().want(t, app.ExitUsage, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/protobuf")
 }
@@ -163,7 +163,7 @@ func TestTracesByAProtocolThatIsNotSpoken(t *testing.T) {
 func TestTracesWithoutACollector(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	p := spawnIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + closedAddress(t)},
+	p := spawnWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + closedAddress(t)},
 		s.args([]string{"enqueue", "hash", "--input-ref", "data:,x", "--id", "a"})...)
 	if got := p.wait().want(t, app.ExitDone).out; got != "a\n" {
 		t.Errorf("it printed %q", got)
@@ -209,7 +209,7 @@ func TestEachLongCommandServesMetrics(t *testing.T) {
 	s := &site{url: serve.url()}
 	jobs := writeFile(t, filepath.Join(dir, "jobs.jsonl"), `{"input_ref":"data:,x"}`+"\n")
 	until := "until test -f " + filepath.Join(dir, "go") + "; do sleep 0.05; done"
-	work := spawnIn(t, []string{"WEFT_METRICS=127.0.0.1:-1"}, s.args([]string{"work", "hash", "--log-format", "json", "--", "sha256sum"})...)
+	work := spawnWith(t, []string{"WEFT_METRICS=127.0.0.1:-1"}, s.args([]string{"work", "hash", "--log-format", "json", "--", "sha256sum"})...)
 	s.weft(t, "enqueue", "other", "--input-ref", "data:,x").want(t, app.ExitDone)
 	processes := map[string]*process{
 		"serve": serve, "work": work,

@@ -47,6 +47,7 @@ how many equal lines came before it. Without --data everything is forgotten.
 	loader.Bind(cmd.Flags(), config.Serving...)
 	loader.Bind(cmd.Flags(), config.Identity...)
 	loader.Bind(cmd.Flags(), "namespace", "lease", "concurrency", "drain", "max_attempts", "log.level", "log.format", "metrics")
+	loader.Bind(cmd.Flags(), config.Feeding...)
 	return p.command(cmd, loader, func(ctx context.Context, s settings, args []string) error {
 		stage, argv, err := oneCommandAfterDash(cmd, args)
 		if err != nil {
@@ -77,6 +78,7 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 // run checks everything that can be wrong with the call before it starts a
 // server.
 func (p *program) run(ctx context.Context, s settings, f runFlags, stage string, argv []string) (err error) {
+	f.command.maxInput = s.MaxInput
 	handler, err := newHandler(stage, argv, f.command, slog.LevelDebug)
 	if err != nil {
 		return err

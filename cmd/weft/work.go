@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-fabric/weft/config"
 	"github.com/weft-fabric/weft/internal/app"
 	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/job"
@@ -14,8 +15,10 @@ import (
 
 // commandContract is the part of the help that says what a command has to do.
 const commandContract = `The command gets the job's record as JSON on stdin, or with --stdin input what
-input_ref names (a data: URI or a nats-obj:// object), and in the environment
-WEFT_JOB_ID WEFT_STAGE WEFT_ATTEMPT WEFT_FENCE WEFT_INPUT_REF WEFT_KEY and
+input_ref names: a data: URI, a nats-obj:// object, and with their flags s3://
+and http(s)://. With --input-file that comes as a temporary file, WEFT_INPUT_FILE.
+An s3:// input has a link too, WEFT_INPUT_URL, which is a secret. The environment
+has WEFT_JOB_ID WEFT_STAGE WEFT_ATTEMPT WEFT_FENCE WEFT_INPUT_REF WEFT_KEY and
 WEFT_WORKER_ID, and TRACEPARENT if the job has a trace. Exit 0 is success, and
 stdout is the output; 65 is a permanent failure; 75 gives the job back at no
 charge; anything else is a failure that is tried again. The end of stderr is the
@@ -43,13 +46,14 @@ second stops them at once.`,
 	cmd.Flags().StringVar(&id, "id", "", "`WORKER` id; a fresh one by default")
 	cmd.Flags().BoolVar(&keeper, "keeper", true, "run a keeper beside the work; by default not with --role runner")
 	command.bind(cmd)
-	loader := connecting(cmd, "lease", "concurrency", "drain", "metrics")
+	loader := connecting(cmd, append([]string{"lease", "concurrency", "drain", "metrics"}, config.Feeding...)...)
 	loader.Default.Log.Level = "info"
 	return p.command(cmd, loader, func(ctx context.Context, s settings, args []string) error {
 		stage, argv, err := oneCommandAfterDash(cmd, args)
 		if err != nil {
 			return err
 		}
+		command.maxInput = s.MaxInput
 		handler, err := newHandler(stage, argv, command, slog.LevelInfo)
 		if err != nil {
 			return err

@@ -56,6 +56,7 @@ type Options struct {
 // keeper and the service API.
 type App struct {
 	options  Options
+	joining  fabric.Options // what the fabric is opened with
 	cleanups cleanups
 	server   *embed.Server
 	conn     *nats.Conn
@@ -70,7 +71,10 @@ type App struct {
 
 // Start brings the parts up. When it fails, none is left.
 func Start(ctx context.Context, o Options) (_ *App, err error) {
-	a := &App{options: o}
+	a := &App{options: o, joining: FabricOptions(o.Config, o.Logger)}
+	if err := addSources(&a.joining, o.Config); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Stop())
@@ -144,7 +148,7 @@ func (a *App) open(ctx context.Context) error {
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	o := FabricOptions(a.options.Config, a.options.Logger)
+	o := a.joining
 	// Who keeps has to offer items and to make consumers, and so has the permission to.
 	role := roles.Role(a.options.Config.Connection.Role)
 	o.OfferBySchedule = role == roles.Runner && !a.options.Keep
@@ -184,6 +188,7 @@ func FabricOptions(c config.Config, log *slog.Logger) fabric.Options {
 	o.Logger = log
 	o.Backoff = job.Backoff{Initial: c.Backoff.Initial, Max: c.Backoff.Max, Factor: c.Backoff.Factor, Jitter: c.Backoff.Jitter}
 	o.MaxAttempts = c.MaxAttempts
+	o.MaxInput = c.MaxInput
 	o.Stage.Lease = c.Lease
 	o.Retention = fabric.Retention{Succeeded: c.Retention.Succeeded, Cancelled: c.Retention.Cancelled, Failed: c.Retention.Failed}
 	return o

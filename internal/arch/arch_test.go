@@ -95,6 +95,11 @@ func TestForbiddenDependencies(t *testing.T) {
 		{"fabric", "opentelemetry", "tracing"},
 		{"tracing", "opentelemetry.io/otel/sdk", "internal/app"},
 		{"tracing", "opentelemetry.io/otel/exporters", "internal/app"},
+		{"fabric", module + "/resolver", "internal/app"},
+		{"fabric", "minio-go", "internal/app"},
+		{"worker", module + "/resolver", "internal/app"},
+		{"resolver/web", module + "/fabric", "internal/app"},
+		{"resolver/s3", module + "/fabric", "internal/app"},
 	} {
 		if d := contains(deps(t, ban.from), ban.banned); d != "" {
 			t.Errorf("%s depends on %s", ban.from, d)
@@ -107,8 +112,10 @@ func TestForbiddenDependencies(t *testing.T) {
 
 func TestNobodyButTestsNeedsTheTestServers(t *testing.T) {
 	for _, p := range list(t, "./...") {
-		if d := contains(p.Imports, "/natstest"); d != "" {
-			t.Errorf("%s imports %s outside its tests", p.ImportPath, d)
+		for _, server := range []string{"/natstest", "/s3test"} {
+			if d := contains(p.Imports, server); d != "" {
+				t.Errorf("%s imports %s outside its tests", p.ImportPath, d)
+			}
 		}
 	}
 }

@@ -195,13 +195,24 @@ func (l *living) settle(life context.Context, c job.Claim, kind Kind) {
 	l.w.begin(op)
 	for range settleTries {
 		ctx, cancel := call()
-		op.Result = resultOf(l.r.Settle(ctx, c, outcome(kind, op.Mark)))
+		op.Result = resultOf(l.ask(ctx, c, outcome(kind, op.Mark)))
 		cancel()
 		if op.Result != Unknown || pause(life, lease/4) != nil {
 			break
 		}
 	}
 	l.w.note(op)
+}
+
+// ask settles as a caller that waits does, or as a worker of package worker, which
+// does not.
+func (l *living) ask(ctx context.Context, c job.Claim, o job.Outcome) error {
+	if c.Token.Fence%2 == 0 {
+		return l.r.Settle(ctx, c, o)
+	}
+	answer := make(chan error, 1)
+	l.r.SettleThen(ctx, c, o, func(err error) { answer <- err })
+	return <-answer
 }
 
 // settleAndDie ends the process while the settlement is under way.
@@ -211,7 +222,7 @@ func (l *living) settleAndDie(c job.Claim, kind Kind, after time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), after)
 	defer cancel()
 	time.AfterFunc(after, l.die)
-	op.Result = resultOf(l.r.Settle(ctx, c, outcome(kind, op.Mark)))
+	op.Result = resultOf(l.ask(ctx, c, outcome(kind, op.Mark)))
 	l.w.note(op)
 	l.die()
 }

@@ -160,6 +160,8 @@ func (n names) runner(p *Permissions, way Way) {
 	p.publish(n.offers("work", "lane")...)
 	p.publish(n.under("cron.*")...) // a schedule that is gone or not as its entry says
 	p.publish(stream("MSG.DELETE", n.cron())...)
+	p.publish(stream("MSG.DELETE", object(n.input()))...) // an input that nothing mentions
+	p.publish(stream("PURGE", object(n.input()))...)
 	p.publish(consumer("CREATE", n.cron(), ">")...)
 	p.publish(consumer("MSG.NEXT", n.cron(), ticks)...)
 	p.publish("$JS.ACK." + n.cron() + "." + ticks + ".>")

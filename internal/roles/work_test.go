@@ -99,6 +99,7 @@ func together(t *testing.T, s *site, way roles.Way) {
 	enqueue(t, backend, job.Spec{ID: "flaky", Stage: "hash", Priority: 1})
 	enqueue(t, backend, job.Spec{ID: "at-once", Stage: "hash"})
 	enqueue(t, backend, job.Spec{ID: "large", Stage: "hash"})
+	enqueue(t, backend, job.Spec{ID: "fed", Stage: "hash", InputRef: put(t, backend)})
 	enqueue(t, backend, job.Spec{ID: "soon", Stage: "hash", AvailableAt: backend.Fabric().Now().Add(time.Second)})
 	enqueue(t, backend, job.Spec{ID: "old", Stage: "hash", Key: "k", AvailableAt: backend.Fabric().Now().Add(time.Hour)})
 	enqueue(t, backend, job.Spec{ID: "new", Stage: "hash", Key: "k"})
@@ -121,6 +122,8 @@ func together(t *testing.T, s *site, way roles.Way) {
 			return job.FailedAfter("not yet", 100*time.Millisecond)
 		case j.ID == "at-once" && j.Attempt == 1:
 			return job.FailedAfter("again", 0)
+		case j.ID == "fed":
+			return worker.OutcomeOf(readInput(ctx, runner, j.InputRef))
 		case j.ID == "large":
 			return job.CompletedWith([]byte(strings.Repeat("large ", 10_000)))
 		case j.ID == "held":
@@ -137,6 +140,7 @@ func together(t *testing.T, s *site, way roles.Way) {
 	}
 	ended(t, backend, "old", job.StateCancelled)
 	output(t, viewer, ended(t, viewer, "large", job.StateSucceeded), 60_000)
+	output(t, viewer, ended(t, viewer, "fed", job.StateSucceeded), inputSize)
 
 	<-held
 	natstest.Eventually(t, patience, "the viewer sees the worker", func() bool { return workers(t, viewer) > 0 })
@@ -148,6 +152,29 @@ func together(t *testing.T, s *site, way roles.Way) {
 	ended(t, viewer, "held", job.StateCancelled)
 	natstest.Eventually(t, patience, "the watch shows it", func() bool { return seen("held") == job.StateCancelled })
 	looks(t, viewer)
+}
+
+// inputSize is too much for a reference.
+const inputSize = 50_000
+
+func put(t *testing.T, a *app.App) (ref string) {
+	t.Helper()
+	ctx, cancel := within(t)
+	defer cancel()
+	ref, err := a.Fabric().PutInput(ctx, strings.NewReader(strings.Repeat("x", inputSize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+func readInput(ctx context.Context, a *app.App, ref string) ([]byte, error) {
+	input, err := a.Fabric().OpenRef(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	defer input.Close()
+	return io.ReadAll(input)
 }
 
 // watch notes what a viewer's watch shows.

@@ -4,7 +4,8 @@
 // The contract with the command:
 //
 //   - stdin is the job's record as JSON, and then ends. The command need not
-//     read it. Options.Input puts something else there.
+//     read it. Options.Input puts the input there, or with Options.InputFile into
+//     a file, WEFT_INPUT_FILE; Options.InputURL gives a link, WEFT_INPUT_URL.
 //   - The environment has WEFT_JOB_ID, WEFT_STAGE, WEFT_ATTEMPT, WEFT_FENCE,
 //     WEFT_INPUT_REF, WEFT_KEY and WEFT_WORKER_ID, beside what the worker itself
 //     has.

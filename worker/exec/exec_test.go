@@ -490,7 +490,7 @@ func TestInputTakesThePlaceOfTheRecord(t *testing.T) {
 	if got := output(t, work(t, script(t, "cat", feed("hello", nil)))); string(got) != "hello" {
 		t.Errorf("the command got %q", got)
 	}
-	gone := fmt.Errorf("%w: no such object", exec.ErrNoInput)
+	gone := fmt.Errorf("%w: no such object", job.ErrUnopenable)
 	if o := work(t, script(t, "cat", feed("", gone))); o.Kind() != job.KindDiscarded || o.Reason() != gone.Error() {
 		t.Errorf("an input that is not there: %s %q", o, o.Reason())
 	}

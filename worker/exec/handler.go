@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,10 +41,20 @@ type Options struct {
 	// MemoryOutput is how many bytes of stdout are kept in memory before the
 	// output goes to a temporary file. The default is 64 KiB.
 	MemoryOutput int
-	// Input, if not nil, opens what the command gets on stdin in place of the
-	// record. A job whose input it cannot open fails, for good if the error
-	// matches ErrNoInput.
+	// Input, if not nil, opens the job's input, which the command gets on stdin in
+	// place of the record, or with InputFile as a file. A job whose input it cannot
+	// open fails, for good if the error matches job.ErrUnopenable.
 	Input func(context.Context, job.Job) (io.ReadCloser, error)
+	// InputFile puts the whole input into a temporary file before the command starts.
+	// WEFT_INPUT_FILE names it, and it is removed when the attempt has ended.
+	InputFile bool
+	// MaxInput is the most bytes of input that a job may have; the default is 1 GiB.
+	// A job with more fails for good.
+	MaxInput int64
+	// InputURL, if not nil, makes a link to the job's input, which the command gets as
+	// WEFT_INPUT_URL; an empty one is left out. It is a secret: the log and the reason
+	// have the input_ref in its place.
+	InputURL func(context.Context, job.Job) (string, error)
 	// StderrLevel is the level at which lines of stderr are logged. The default
 	// is debug.
 	StderrLevel slog.Level
@@ -55,15 +64,13 @@ type Options struct {
 	Environ func(ctx context.Context) []string
 }
 
-// ErrNoInput is an input that no later attempt could open either.
-var ErrNoInput = errors.New("the input cannot be opened")
-
 // DefaultOptions are the settings that suit most commands.
 func DefaultOptions() Options {
 	return Options{
 		Grace:        5 * time.Second,
 		Linger:       500 * time.Millisecond,
 		MaxOutput:    256 << 20,
+		MaxInput:     job.DefaultMaxInput,
 		MemoryOutput: 64 << 10,
 		StderrLevel:  slog.LevelDebug,
 	}
@@ -78,6 +85,10 @@ func (o Options) Validate() error {
 		return fmt.Errorf("exec option Linger %s is negative; use 0 to kill what is left at once", o.Linger)
 	case o.MaxOutput < 0:
 		return fmt.Errorf("exec option MaxOutput %d is negative; the default is 268435456", o.MaxOutput)
+	case o.MaxInput < 0:
+		return fmt.Errorf("exec option MaxInput %d is negative; the default is %d", o.MaxInput, job.DefaultMaxInput)
+	case o.InputFile && o.Input == nil:
+		return errors.New("exec option InputFile needs Input, which opens what goes into the file")
 	case o.MemoryOutput < 0:
 		return fmt.Errorf("exec option MemoryOutput %d is negative; use 0 for always a file", o.MemoryOutput)
 	}
@@ -130,32 +141,30 @@ func (h *Handler) Work(ctx context.Context, t *worker.Task) job.Outcome {
 	if strings.ContainsRune(t.Job().InputRef+t.Job().Key, 0) {
 		return job.Discarded("input_ref or key has a NUL, which no environment variable can hold")
 	}
-	input, err := h.input(ctx, t.Job())
-	if errors.Is(err, ErrNoInput) {
-		return job.Discarded(err.Error())
-	}
+	in, err := h.feedFor(ctx, t.Job())
 	if err != nil {
-		return job.Failed(err.Error())
+		return failed(err)
 	}
-	ended, err := h.run(ctx, t.Job(), input, t.Log())
+	defer in.remove()
+	ended, err := h.run(ctx, t.Job(), in, t.Log())
 	if err != nil {
-		_ = input.Close() // nothing has read it
+		_ = in.stdin.Close() // nothing has read it
 		return job.Failed(fmt.Sprintf("starting %s: %s", h.argv[0], err))
 	}
 	return ended.outcome(context.Cause(ctx))
 }
 
-// input is what the command gets on stdin.
-func (h *Handler) input(ctx context.Context, j job.Job) (io.ReadCloser, error) {
-	if h.options.Input != nil {
-		return h.options.Input(ctx, j)
+// failed is the outcome of an attempt that did not get its input.
+func failed(err error) job.Outcome {
+	if errors.Is(err, job.ErrUnopenable) {
+		return job.Discarded(err.Error())
 	}
-	return io.NopCloser(bytes.NewReader(j.AppendJSON(nil))), nil
+	return job.Failed(err.Error())
 }
 
 // command is the attempt's command, not yet started. The trace of its environment is
 // the job's, never the one that this process itself may have been started in.
-func (h *Handler) command(ctx context.Context, j job.Job) *exec.Cmd {
+func (h *Handler) command(ctx context.Context, j job.Job, more []string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: h.path, Args: h.argv, SysProcAttr: attributes()}
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), isTrace),
 		"WEFT_JOB_ID="+j.ID,
@@ -171,6 +180,7 @@ func (h *Handler) command(ctx context.Context, j job.Job) *exec.Cmd {
 		trace = append(trace, h.options.Environ(ctx)...)
 	}
 	cmd.Env = append(cmd.Env, trace...)
+	cmd.Env = append(cmd.Env, more...)
 	return cmd
 }
 
@@ -191,7 +201,7 @@ type end struct {
 // believed.
 func (e end) outcome(cause error) job.Outcome {
 	if e.input != nil {
-		return job.Failed(e.input.Error())
+		return failed(e.input)
 	}
 	if err := e.output.err; errors.Is(err, errTooLarge) {
 		return job.Discarded(err.Error())

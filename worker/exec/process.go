@@ -38,22 +38,22 @@ const closeDelay = time.Second
 // when the thread that started the process ends, not the process, and the Go
 // runtime may end a thread that nobody holds. The thread is needed anyway, since
 // waiting for the end blocks it.
-func (h *Handler) run(ctx context.Context, j job.Job, input io.ReadCloser, log *slog.Logger) (end, error) {
+func (h *Handler) run(ctx context.Context, j job.Job, in *given, log *slog.Logger) (end, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	p, err := start(h.command(ctx, j))
+	p, err := start(h.command(ctx, j, in.env))
 	if err != nil {
 		return end{}, err
 	}
 	output := &spool{memory: h.options.MemoryOutput, limit: h.options.MaxOutput, failed: stop}
-	stderr := &tail{log: func(line string) { log.Log(ctx, h.options.StderrLevel, "stderr", "line", line) }}
-	fed := &feed{from: input, failed: stop}
+	stderr := &tail{log: func(line string) { log.Log(ctx, h.options.StderrLevel, "stderr", "line", in.shown(line)) }}
+	fed := &feed{from: in.stdin, failed: stop}
 	read := p.copy(fed, output, stderr)
 	p.awaitEnd(ctx, h.options, fed, read)
-	return end{state: p.cmd.ProcessState, output: output, stderr: stderr.text(), input: fed.err}, nil
+	return end{state: p.cmd.ProcessState, output: output, stderr: in.shown(stderr.text()), input: fed.err}, nil
 }
 
 // start starts the command on three pipes. When it fails, no pipe is left.
