@@ -20,8 +20,7 @@ two, on different machines; one leads, and the other takes over when it dies.`,
   weft keep --metrics 127.0.0.1:9464`,
 		Args: cobra.NoArgs,
 	}
-	loader := connecting(cmd, "metrics")
-	loader.Default.Log.Level = "info"
+	loader := staying(cmd, "metrics")
 	return p.command(cmd, loader, func(ctx context.Context, s settings, _ []string) (err error) {
 		ctx, _, stop := app.Signals(ctx)
 		defer stop()

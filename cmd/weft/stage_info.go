@@ -77,7 +77,7 @@ func (p *program) printStage(f *fabric.Fabric, r fabric.StageReport) error {
 	line("stream", "%s", r.Stream)
 	line("lease", "%s", r.Lease)
 	line("concurrency", "%s", limitText(r.Concurrency))
-	line("paused", "%s", pauseText(r.Stage))
+	line("paused", "%s", pauseText(f.Now(), r.Stage))
 	line("waiting", "%d%s", r.Waiting, oldestText(f.Now(), r.Oldest))
 	line("running", "%d", r.Running)
 	line("delayed", "%d", r.Delayed)
@@ -113,13 +113,13 @@ func limitText(concurrency int) string {
 	return limit(concurrency)
 }
 
-func pauseText(s fabric.Stage) string {
+func pauseText(now time.Time, s fabric.Stage) string {
 	if !s.Paused {
 		return "no"
 	}
 	text := "yes"
 	if !s.Pause.Since.IsZero() {
-		text += ", since " + stamp(s.Pause.Since)
+		text += ", since " + dated(now, s.Pause.Since)
 	}
 	if s.Pause.By != "" {
 		text += " by " + preview(s.Pause.By)

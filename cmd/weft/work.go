@@ -46,8 +46,7 @@ second stops them at once.`,
 	cmd.Flags().StringVar(&id, "id", "", "`WORKER` id; a fresh one by default")
 	cmd.Flags().BoolVar(&keeper, "keeper", true, "run a keeper beside the work; by default not with --role runner")
 	command.bind(cmd)
-	loader := connecting(cmd, append([]string{"lease", "concurrency", "drain", "metrics"}, config.Feeding...)...)
-	loader.Default.Log.Level = "info"
+	loader := staying(cmd, append([]string{"lease", "concurrency", "drain", "metrics"}, config.Feeding...)...)
 	return p.command(cmd, loader, func(ctx context.Context, s settings, args []string) error {
 		stage, argv, err := oneCommandAfterDash(cmd, args)
 		if err != nil {

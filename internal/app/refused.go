@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -167,16 +168,21 @@ func (r *Refusals) MayEnqueue(ctx context.Context, stage string) error {
 	return r.ask(ctx, roles.MayEnqueue(r.namespace, stage))
 }
 
-// ask publishes to a subject that nobody listens to, which the server says unless it
-// refuses.
+// ask publishes to a subject that means nothing. The server says that it refuses
+// before it answers what was sent after. Somebody may be listening to everything, so
+// that nobody answers would prove nothing.
 func (r *Refusals) ask(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	ctx, end := r.Bound(ctx)
 	defer end()
-	_, err := r.nc.RequestWithContext(ctx, subject, nil)
-	if errors.Is(err, nats.ErrNoResponders) {
-		return nil
+	err := r.nc.Publish(subject, nil)
+	if err == nil {
+		err = r.nc.FlushWithContext(ctx)
+	}
+	if last := r.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), strconv.Quote(subject)) {
+		<-ctx.Done() // it is on its way to whoever hears of refusals
+		err = last
 	}
 	return Refused(ctx, err)
 }
