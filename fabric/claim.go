@@ -65,7 +65,9 @@ func (r *Runner) straight(d *stream.Delivery) *holding {
 		return nil
 	}
 	next.ItemSeq = d.Seq
-	return newHolding(d, kv.Record{Job: next}, st)
+	h := newHolding(d, kv.Record{Job: next}, st)
+	h.available = availableSince(&j)
+	return h
 }
 
 // again reports whether an item was delivered before. Its body then is most likely
@@ -80,6 +82,7 @@ func (r *Runner) wonStraight(h *holding, p *kv.Pending) bool {
 		return false
 	}
 	h.rec.Revision, h.rec.Raw = revision, p.Value()
+	r.f.observeWait(&h.rec.Job, h.available)
 	r.keep(h)
 	return true
 }
@@ -183,6 +186,9 @@ func (t *taking) heldHere(h *holding) (done bool) {
 			return true
 		}
 	}
+	if !h.settled {
+		t.r.f.opts.Observer.Lost(t.item.Stage, j.State)
+	}
 	h.settled = true
 	t.r.drop(j.ID, h)
 	t.r.lose(h)
@@ -221,6 +227,7 @@ func (t *taking) found(rec kv.Record, err error) (done bool, _ error) {
 	t.guess = false
 	switch {
 	case errors.Is(err, kv.ErrUnreadable):
+		t.r.f.opts.Observer.Unreadable()
 		t.report("item removed: its record cannot be read; the audit offers the job again once it is repaired", err)
 		t.item.Remove()
 		return true, nil
@@ -306,6 +313,7 @@ func (t *taking) won(rec kv.Record) (*holding, bool, error) {
 	if !t.r.f.Now().Before(rec.Job.LeaseExpiresAt) {
 		return nil, false, errors.New("claimed, but the lease ran out meanwhile")
 	}
+	t.r.f.observeClaim(&t.rec.Job, &rec.Job)
 	return t.r.hold(t.item, rec, t.stage), false, nil
 }
 
@@ -316,6 +324,7 @@ func (t *taking) refused(err error, now time.Time) (*holding, bool, error) {
 		done, err := t.read()
 		return nil, !done, err
 	}
+	t.r.f.opts.Observer.ClaimRefused(t.item.Stage, refusalCode(err))
 	j := t.rec.Job
 	switch codeOf(err) {
 	case job.CodeLeaseHeld:

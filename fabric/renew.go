@@ -36,7 +36,9 @@ func (r *Runner) Renew(ctx context.Context, c job.Claim, progress json.RawMessag
 		}
 		return next, err
 	})
+	r.f.opts.Observer.Renewed(h.stage.Name, err)
 	if errors.Is(err, job.ErrStaleLease) || errors.Is(err, job.ErrMissingJob) {
+		r.f.opts.Observer.Lost(h.stage.Name, h.rec.Job.State)
 		c.Job = h.rec.Job
 		return c, err
 	}
@@ -91,6 +93,7 @@ func (r *Runner) changed(h *holding, rec kv.Record, err error) (again bool, _ er
 		if err != nil {
 			return false, explain(r.f.nc, err)
 		}
+		r.f.observe(&h.rec.Job, &rec.Job)
 		h.rec = rec
 		return false, nil
 	}

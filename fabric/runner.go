@@ -45,6 +45,9 @@ type holding struct {
 	overdue atomic.Bool
 	// until is when the lease runs out, in ns; set when it is claimed or renewed.
 	until atomic.Int64
+	// available is when the job could first have been claimed; of a straight claim
+	// alone, for the observer.
+	available time.Time
 
 	mu      sync.Mutex       // one compare-and-set of a claim at a time
 	gates   []gate           // in which it has places; never changed
@@ -181,7 +184,7 @@ func (r *Runner) handOut(h *holding) (c job.Claim, lasts bool) {
 	}
 	h.settled = true
 	r.drop(h.rec.Job.ID, h)
-	r.log.Warn("claimed job not handed out, its lease ran out first", "job", h.rec.Job.ID, "stage", h.stage.Name)
+	r.log.Warn("claimed job not handed out, its lease ran out first", attemptOf(h.rec.Job))
 	return job.Claim{}, false
 }
 

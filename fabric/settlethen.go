@@ -48,6 +48,7 @@ func (r *Runner) settleStraight(ctx context.Context, h *holding, t job.Token, o 
 		h.mu.Unlock()
 		return false
 	}
+	told := ended(&h.rec.Job, &next)
 	// mu stays held until the write has been answered.
 	r.f.bucket.BeginJob(&next, h.rec.Revision, r.f.opts.Retention.of(next.State), func(p *kv.Pending) {
 		revision, ok := p.Done()
@@ -55,6 +56,7 @@ func (r *Runner) settleStraight(ctx context.Context, h *holding, t job.Token, o 
 			go func() { then(r.settleOn(ctx, h, t, o, p)) }()
 			return
 		}
+		r.f.tell(told)
 		h.rec.Revision, h.settled = revision, true // nobody looks at the rest of it any more
 		r.drop(t.JobID, h)
 		h.item.Ack()

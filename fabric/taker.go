@@ -247,7 +247,7 @@ func (t *taker) close(claims []job.Claim) {
 	for _, c := range claims {
 		returning.Go(func() {
 			if err := t.r.Settle(ctx, c, job.Released()); err != nil {
-				t.r.log.Warn("job not given back", "job", c.Job.ID, "error", err)
+				t.r.log.Warn("job not given back", attemptOf(c.Job), "error", err)
 			}
 		})
 	}

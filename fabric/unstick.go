@@ -28,6 +28,9 @@ func (k *keeper) unstick(ctx context.Context) (*idSet, error) {
 		if err != nil {
 			return nil, err
 		}
+		for range revived {
+			k.f.opts.Observer.Kept(RevivedItem)
+		}
 		if revived > 0 {
 			k.f.log.Warn("items that would not have been delivered are offered again", "stage", name, "items", revived)
 		}
@@ -57,5 +60,9 @@ func (k *keeper) replaceSchedule(ctx context.Context, id string) error {
 	if err := k.f.queue.Withdraw(ctx, rec.Job.Stage, rec.Job.Lane(), id); err != nil {
 		return err
 	}
-	return k.f.offer(ctx, rec)
+	if err := k.f.offer(ctx, rec); err != nil {
+		return err
+	}
+	k.f.opts.Observer.Kept(ReplacedSchedule)
+	return nil
 }

@@ -86,7 +86,7 @@ func (q *Queue) Find(ctx context.Context, stage, id string) (Item, bool, error) 
 		msg, err := st.GetLastMsgForSubject(ctx, q.names.item(stage, lane, id))
 		if err == nil {
 			revision, _ := strconv.ParseUint(msg.Header.Get(RevisionHeader), 10, 64)
-			return Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision}, true, nil
+			return Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision, Trace: TraceOf(msg.Header.Get)}, true, nil
 		}
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return Item{}, false, fmt.Errorf("stage %s: %w", stage, err)

@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 // tests.
 func withCleanEnvironment(run func() int) int {
 	for _, pair := range os.Environ() {
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") || strings.HasPrefix(name, "AWS_") {
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") || strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "OTEL_") || strings.HasPrefix(name, "TRACE") {
 			_ = os.Unsetenv(name)
 		}
 	}

@@ -24,6 +24,7 @@ type specChecker struct {
 	stage       string
 	maxAttempts int64         // for the check of specs that do not say
 	timeout     time.Duration // for specs that do not say
+	trace       job.Trace     // for specs that do not say; it makes no other id
 	derive      bool          // make ids from lines, equal ones counted, so that the same lines have the same ids
 	number      bool          // make ids from lines and their numbers, so that the same file has the same ids
 
@@ -61,6 +62,9 @@ func (c *specChecker) accept(line specLine) (job.Spec, error) {
 	}
 	if spec.Timeout == 0 {
 		spec.Timeout = c.timeout
+	}
+	if spec.Trace.IsZero() {
+		spec.Trace = c.trace
 	}
 	if err := c.checkOrder(spec, line.number); err != nil {
 		return spec, err
