@@ -49,7 +49,10 @@ func (c *specChecker) accept(line specLine) (job.Spec, error) {
 		return spec, job.Invalid("stage %q is not the command's, %q; leave it out, or use a file for each stage", spec.Stage, c.stage)
 	}
 	spec.Stage = c.stage
-	sum := sha256.Sum256(canonical(spec))
+	var sum [sha256.Size]byte // costs more than all the rest
+	if spec.ID != "" || c.derive || c.number {
+		sum = sha256.Sum256(canonical(spec))
+	}
 	if err := c.checkID(spec.ID, line.number, sum); err != nil {
 		return spec, err
 	}
