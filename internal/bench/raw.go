@@ -29,7 +29,8 @@ func (r *run) raw(ctx context.Context) error {
 	return errors.Join(r.js.DeleteStream(ctx, r.rawStream("records")), r.js.DeleteStream(ctx, r.rawStream("work")))
 }
 
-// rawStreams creates a bucket and a work stream as the fabric's are.
+// rawStreams creates a bucket and a work stream as the fabric's are; a stage has its
+// consumer from its first enqueue on, so the work stream has one too.
 func (r *run) rawStreams(ctx context.Context) error {
 	bucket := kv.StreamConfig(kv.Config{Namespace: r.namespace + "-raw", Replicas: 1})
 	bucket.Name = r.rawStream("records")
@@ -40,8 +41,14 @@ func (r *run) rawStreams(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	_, err := r.js.CreateConsumer(ctx, r.rawStream("work"), jetstream.ConsumerConfig{
+		Durable: rawConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: -1,
+		FilterSubject: r.namespace + "-raw.work.raw.*",
+	})
+	return err
 }
+
+const rawConsumer = "raw"
 
 func (r *run) rawStream(name string) string { return "KV_" + r.namespace + "_" + name }
 
@@ -121,10 +128,7 @@ func await(ctx context.Context, future jetstream.PubAckFuture, revision *uint64)
 
 // rawConsume takes and acknowledges what rawPublish has published.
 func (r *run) rawConsume(ctx context.Context) error {
-	c, err := r.js.CreateConsumer(ctx, r.rawStream("work"), jetstream.ConsumerConfig{
-		Durable: "raw", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: -1,
-		FilterSubject: r.namespace + "-raw.work.raw.*",
-	})
+	c, err := r.js.Consumer(ctx, r.rawStream("work"), rawConsumer)
 	if err != nil {
 		return err
 	}
@@ -152,7 +156,7 @@ func (r *run) rawConsume(ctx context.Context) error {
 
 // rawLatency is from a publish to its delivery, to a consumer that waits.
 func (r *run) rawLatency(ctx context.Context) error {
-	c, err := r.js.Consumer(ctx, r.rawStream("work"), "raw")
+	c, err := r.js.Consumer(ctx, r.rawStream("work"), rawConsumer)
 	if err != nil {
 		return err
 	}
