@@ -23,7 +23,8 @@ type Config struct {
 	HTTP     HTTP
 	S3       S3
 
-	Log Log
+	Log     Log
+	Metrics string // address that Prometheus metrics are served at, host:port; empty is none
 
 	Data       string       // directory of the embedded server
 	Listen     string       // address of the embedded server, host:port

@@ -91,7 +91,7 @@ func TestEverySettingCanComeFromEveryPlace(t *testing.T) {
 		"server": "nats://h:1", "namespace": "other", "replicas": "3", "log.level": "debug", "log.format": "json",
 		"retention.succeeded": "50h", "retention.cancelled": "51h", "retention.failed": "52h", "lease": "9s",
 		"concurrency": "4", "drain": "8s", "max_attempts": "7", "backoff.initial": "2s", "backoff.max": "3s",
-		"backoff.factor": "1.5", "backoff.jitter": "0.1", "listen": "h:1", "sync_interval": "always", "tls.first": "true", "role": "viewer",
+		"backoff.factor": "1.5", "backoff.jitter": "0.1", "listen": "h:1", "sync_interval": "always", "tls.first": "true", "role": "viewer", "metrics": "h:1",
 		"max_input": "99", "s3.link_life": "3m",
 	}
 	for _, row := range config.Rows() {
@@ -217,6 +217,8 @@ func TestValidate(t *testing.T) {
 		"sync_interval":   {func(c *config.Config) { c.Sync.Every = 0 }, []string{"sync_interval", "always"}},
 		"listen":          {func(c *config.Config) { c.Listen = "here" }, []string{"listen", `"here"`, "host:port"}},
 		"listen port":     {func(c *config.Config) { c.Listen = "h:70000" }, []string{"listen", "65535"}},
+		"metrics":         {func(c *config.Config) { c.Metrics = "9464" }, []string{"metrics", `"9464"`, "host:port", "127.0.0.1:9464"}},
+		"metrics port":    {func(c *config.Config) { c.Metrics = "h:0" }, []string{"metrics", "65535"}},
 		"log.level":       {func(c *config.Config) { c.Log.Level = "loud" }, []string{"log.level", `"loud"`, "debug"}},
 		"role":            {func(c *config.Config) { c.Connection.Role = "boss" }, []string{"role", `"boss"`, "viewer"}},
 		"inbox_prefix":    {func(c *config.Config) { c.Connection.InboxPrefix = "a.>" }, []string{"inbox_prefix", `"a.>"`}},

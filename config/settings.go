@@ -50,6 +50,7 @@ func fabricSettings(c *Config) []setting {
 		{"replicas", "replicas", "", "WEFT_REPLICAS", "copies that a cluster keeps of each record and item", integer(&c.Replicas)},
 		{"log.level", "log-level", "", "WEFT_LOG_LEVEL", "`LEVEL` of the log: debug, info, warn or error", text(&c.Log.Level)},
 		{"log.format", "log-format", "", "WEFT_LOG_FORMAT", "`FORMAT` of the log: text or json", text(&c.Log.Format)},
+		{"metrics", "metrics", "", "WEFT_METRICS", "`ADDR` that Prometheus metrics are served at, on /metrics, with /healthz beside: host:port; port -1 is a free one", text(&c.Metrics)},
 		{"retention.succeeded", "", "", "WEFT_RETENTION_SUCCEEDED", "", duration(&c.Retention.Succeeded)},
 		{"retention.cancelled", "", "", "WEFT_RETENTION_CANCELLED", "", duration(&c.Retention.Cancelled)},
 		{"retention.failed", "", "", "WEFT_RETENTION_FAILED", "", duration(&c.Retention.Failed)},

@@ -169,23 +169,35 @@ func (c Config) checkServer() error {
 	if !c.Sync.Always && c.Sync.Every <= 0 {
 		return fmt.Errorf("sync_interval %q is not above 0; give a duration such as 10s, or always", c.Sync.Every)
 	}
-	if c.Listen == "" {
-		return nil
+	for _, at := range []struct{ name, address string }{{"listen", c.Listen}, {"metrics", c.Metrics}} {
+		if at.address == "" {
+			continue
+		}
+		if _, _, err := SplitAddress(at.name, at.address); err != nil {
+			return err
+		}
 	}
-	_, _, err := SplitListen(c.Listen)
-	return err
+	return nil
 }
+
+// usualPorts are for the examples in errors.
+var usualPorts = map[string]string{"listen": "4222", "metrics": "9464"}
 
 // SplitListen takes an address apart; an empty host is 127.0.0.1, and port -1 is
 // a free one.
 func SplitListen(address string) (host string, port int, err error) {
+	return SplitAddress("listen", address)
+}
+
+// SplitAddress is SplitListen for the named setting.
+func SplitAddress(name, address string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", 0, fmt.Errorf("listen %q is not host:port; give one such as 127.0.0.1:4222", address)
+		return "", 0, fmt.Errorf("%s %q is not host:port; give one such as 127.0.0.1:%s", name, address, usualPorts[name])
 	}
 	port, err = strconv.Atoi(text)
 	if err != nil || port < -1 || port == 0 || port > math.MaxUint16 {
-		return "", 0, fmt.Errorf("listen %q has no port from 1 to 65535; give one, or -1 for a free one", address)
+		return "", 0, fmt.Errorf("%s %q has no port from 1 to 65535; give one, or -1 for a free one", name, address)
 	}
 	if host == "" {
 		host = "127.0.0.1"

@@ -19,7 +19,9 @@ func (t *taking) adopt(marker uint64) (done bool, err error) {
 	if t.item.Revision != 0 {
 		return t.restore(marker)
 	}
-	spec, err := t.r.f.bareSpec(t.item.Item)
+	item := t.item.Item
+	item.Trace = t.item.Trace()
+	spec, err := t.r.f.bareSpec(item)
 	if err != nil {
 		return t.reject(err)
 	}
@@ -60,6 +62,9 @@ func (f *Fabric) bareSpec(it stream.Item) (job.Spec, error) {
 		return spec, fmt.Errorf("spec: stage %q is not that of its subject", spec.Stage)
 	}
 	spec.ID, spec.Stage = it.JobID, it.Stage
+	if spec.Trace.IsZero() {
+		spec.Trace = it.Trace
+	}
 	if spec.Priority == 0 && it.Lane != job.DefaultPriority {
 		spec.Priority = it.Lane
 	}
@@ -109,6 +114,7 @@ func (t *taking) reject(why error) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	t.r.f.opts.Observer.JobFinished(j.Stage, j.State)
 	t.item.Remove()
 	return true, nil
 }

@@ -17,7 +17,12 @@ func (k *keeper) audits(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		next := auditEvery
-		if err := k.audit(ctx); err != nil && ctx.Err() == nil {
+		found, err := k.audit(ctx)
+		found.Took, found.Err = time.Since(began), err
+		if ctx.Err() == nil {
+			k.f.opts.Observer.Audited(found)
+		}
+		if err != nil && ctx.Err() == nil {
 			k.f.log.Warn("audit broken off", "error", err)
 			next = keeperGrace
 		}
@@ -48,32 +53,32 @@ func (k *keeper) rest(ctx context.Context, whole, least time.Duration) {
 // audit lists the items in bulk, then reads through the records. A ready one
 // without item is looked at alone, since it may have moved while the lists were
 // read. One that is due and still has a schedule is offered in its place.
-func (k *keeper) audit(ctx context.Context) error {
+func (k *keeper) audit(ctx context.Context) (found AuditResult, err error) {
 	began := time.Now()
 	if err := k.openLanes(ctx); err != nil {
-		return err
+		return found, err
 	}
 	offered, err := k.offered(ctx)
 	if err != nil {
-		return err
+		return found, err
 	}
 	later, err := k.unstick(ctx)
 	if err != nil {
-		return err
+		return found, err
 	}
 	var missing, stuck []string
-	records := 0
 	for e, err := range k.f.bucket.List(ctx, kv.AllJobs) {
 		if err != nil {
-			return err
+			return found, err
 		}
-		records++
+		found.Records++
 		if id, ok := kv.JobID(e.Key); !ok || offered.has(id) && !later.has(id) {
 			continue
 		}
 		j, err := decode(e)
 		switch {
 		case err != nil: // reported when it was written
+			found.Unreadable++
 		case j.State.Terminal():
 			k.index.remind(j.ID)
 		case ready(j) && offered.has(j.ID):
@@ -86,8 +91,9 @@ func (k *keeper) audit(ctx context.Context) error {
 	}
 	k.each(ctx, missing, k.complete)
 	k.each(ctx, stuck, k.replaceSchedule)
-	k.f.log.Debug("audit done", "records", records, "without_item", len(missing), "stuck", len(stuck), "took", time.Since(began))
-	return nil
+	found.Missing, found.Stuck = len(missing), len(stuck)
+	k.f.log.Debug("audit done", "records", found.Records, "without_item", len(missing), "stuck", len(stuck), "took", time.Since(began))
+	return found, nil
 }
 
 // openLanes brings lanes into use that somebody has published to without the

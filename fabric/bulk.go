@@ -33,7 +33,7 @@ type Enqueued struct {
 // enqueued then, and with ids of their own, repeating the call is safe.
 func (f *Fabric) EnqueueMany(ctx context.Context, specs iter.Seq[job.Spec], give func(Enqueued) error, opts ...EnqueueOption) error {
 	b := &bulk{
-		f: f, opts: opts, enough: make(chan struct{}),
+		f: f, enough: make(chan struct{}),
 		records: make(chan *bulkJob, bulkWindow), items: make(chan *bulkJob, bulkWindow),
 	}
 	for _, opt := range opts {
@@ -46,6 +46,7 @@ func (f *Fabric) EnqueueMany(ctx context.Context, specs iter.Seq[job.Spec], give
 	var refused error
 	for e := range b.items {
 		if ctx.Err() != nil {
+			e.end(e.job, context.Cause(ctx))
 			continue // the steps before end by themselves
 		}
 		if err := give(b.end(ctx, e)); err != nil && refused == nil {
@@ -63,7 +64,6 @@ func (f *Fabric) EnqueueMany(ctx context.Context, specs iter.Seq[job.Spec], give
 // their order.
 type bulk struct {
 	f       *Fabric
-	opts    []EnqueueOption
 	how     enqueueing    // what the options say
 	enough  chan struct{} // closed when no more is to be read
 	records chan *bulkJob // whose records are on their way
@@ -75,6 +75,7 @@ type bulkJob struct {
 	spec   job.Spec
 	job    job.Job
 	err    error
+	end    func(job.Job, error) // of the span
 	record *kv.Pending
 	item   *stream.Pending // nil if none is to be published, or has been
 }
@@ -87,6 +88,7 @@ func (b *bulk) begin(ctx context.Context, specs iter.Seq[job.Spec]) {
 			return
 		}
 		e := &bulkJob{spec: b.f.complete(spec)}
+		e.end = b.f.traced(ctx, &e.spec)
 		if e.job, e.err = b.f.fresh(e.spec); e.err == nil {
 			_, e.err = b.f.stages.get(ctx, e.spec.Stage, e.spec.Lane())
 		}
@@ -119,7 +121,7 @@ func (b *bulk) offer(ctx context.Context) {
 		switch {
 		case e.err != nil:
 		case e.record == nil:
-			e.job, e.err = b.f.Enqueue(ctx, e.spec, b.opts...)
+			e.job, e.err = b.f.enqueue(ctx, e.spec, b.how)
 		default:
 			b.offerOne(ctx, e)
 		}
@@ -130,7 +132,7 @@ func (b *bulk) offer(ctx context.Context) {
 func (b *bulk) offerOne(ctx context.Context, e *bulkJob) {
 	revision, err := e.record.End(ctx)
 	if _, taken := errors.AsType[*kv.Conflict](err); taken {
-		e.job, e.err = b.f.Enqueue(ctx, e.spec, b.opts...) // the id exists: the slow way says what that means
+		e.job, e.err = b.f.enqueue(ctx, e.spec, b.how) // the id exists: the slow way says what that means
 		return
 	}
 	if err != nil {
@@ -150,5 +152,6 @@ func (b *bulk) end(ctx context.Context, e *bulkJob) Enqueued {
 	if e.err == nil && e.item != nil {
 		e.err = b.f.withStage(ctx, e.job, func() error { return e.item.End(ctx) })
 	}
+	e.end(e.job, e.err)
 	return Enqueued{Job: e.job, Err: e.err}
 }

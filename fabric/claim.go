@@ -19,8 +19,11 @@ type taking struct {
 	item  *stream.Delivery
 	stage Stage
 	// guess is true while rec comes from the item's body and was not read.
-	guess bool
-	rec   kv.Record
+	guess   bool
+	rec     kv.Record
+	counted bool   // the stage's rate has let the job begin
+	gates   []gate // in which the job has a place
+	entered holder // by which it has
 }
 
 // take claims the job of an item and calls done with it, or with nil when the
@@ -50,7 +53,7 @@ func (r *Runner) take(d *stream.Delivery, done func(*holding)) {
 // taken for the record and nothing has to be read or asked for it; else nil.
 func (r *Runner) straight(d *stream.Delivery) *holding {
 	st, known := r.f.stages.known(d.Stage)
-	if !known || !st.uses(d.Lane) || again(d) || r.held(d.JobID) != nil {
+	if !known || !st.uses(d.Lane) || st.limited() || again(d) || r.held(d.JobID) != nil {
 		return nil
 	}
 	j, ok := fromBody(d)
@@ -62,7 +65,9 @@ func (r *Runner) straight(d *stream.Delivery) *holding {
 		return nil
 	}
 	next.ItemSeq = d.Seq
-	return newHolding(d, kv.Record{Job: next}, st)
+	h := newHolding(d, kv.Record{Job: next}, st)
+	h.available = availableSince(&j)
+	return h
 }
 
 // again reports whether an item was delivered before. Its body then is most likely
@@ -77,6 +82,7 @@ func (r *Runner) wonStraight(h *holding, p *kv.Pending) bool {
 		return false
 	}
 	h.rec.Revision, h.rec.Raw = revision, p.Value()
+	r.f.observeWait(&h.rec.Job, h.available)
 	r.keep(h)
 	return true
 }
@@ -105,6 +111,9 @@ func (t *taking) finish(done func(*holding), first func() (*holding, bool, error
 			break
 		}
 		h, again, err = t.try()
+	}
+	if h == nil {
+		t.goBack()
 	}
 	if err != nil {
 		// The item stays as it is and comes again after ack-wait.
@@ -177,8 +186,12 @@ func (t *taking) heldHere(h *holding) (done bool) {
 			return true
 		}
 	}
+	if !h.settled {
+		t.r.f.opts.Observer.Lost(t.item.Stage, j.State)
+	}
 	h.settled = true
 	t.r.drop(j.ID, h)
+	t.r.lose(h)
 	h.hint()
 	return false
 }
@@ -214,6 +227,7 @@ func (t *taking) found(rec kv.Record, err error) (done bool, _ error) {
 	t.guess = false
 	switch {
 	case errors.Is(err, kv.ErrUnreadable):
+		t.r.f.opts.Observer.Unreadable()
 		t.report("item removed: its record cannot be read; the audit offers the job again once it is repaired", err)
 		t.item.Remove()
 		return true, nil
@@ -243,6 +257,14 @@ func (t *taking) try() (h *holding, again bool, err error) {
 	}
 	if err != nil {
 		return t.refused(err, now)
+	}
+	if t.stage.limited() {
+		if ok, err := t.pass(next); !ok || err != nil {
+			return nil, false, err
+		}
+		if next, _, err = t.rec.Job.Claim(t.r.id, t.r.f.Now(), t.stage.Lease); err != nil { // that took its time
+			return nil, false, err
+		}
 	}
 	next.ItemSeq = t.item.Seq
 	return t.saved(t.r.f.bucket.Save(t.ctx, next, t.rec.Revision, 0))
@@ -291,6 +313,7 @@ func (t *taking) won(rec kv.Record) (*holding, bool, error) {
 	if !t.r.f.Now().Before(rec.Job.LeaseExpiresAt) {
 		return nil, false, errors.New("claimed, but the lease ran out meanwhile")
 	}
+	t.r.f.observeClaim(&t.rec.Job, &rec.Job)
 	return t.r.hold(t.item, rec, t.stage), false, nil
 }
 
@@ -301,6 +324,7 @@ func (t *taking) refused(err error, now time.Time) (*holding, bool, error) {
 		done, err := t.read()
 		return nil, !done, err
 	}
+	t.r.f.opts.Observer.ClaimRefused(t.item.Stage, refusalCode(err))
 	j := t.rec.Job
 	switch codeOf(err) {
 	case job.CodeLeaseHeld:

@@ -1,6 +1,6 @@
 package fabric_test
 
-// These tests prove in which order jobs of a stage are served: urgent lanes first,
+// These tests prove in which order jobs of a stage are served: urgent lanes ahead,
 // a retry that is due before a backlog of its lane, and what was given back after
 // those that wait.
 
@@ -24,23 +24,32 @@ func serve(t *testing.T, r *fabric.Runner, stage string, n int) (ids []string) {
 	return ids
 }
 
-func TestUrgentLanesAreServedFirst(t *testing.T) {
+// A more urgent lane is never behind a less urgent one, and each lane is served in
+// its own order.
+func TestUrgentLanesAreAhead(t *testing.T) {
 	t.Parallel()
 	const each = 15
-	f := open(t, natstest.Conn(t))
-	var want []string
-	for _, priority := range []int{4, 0, 2, 1} {
-		var lane []string
+	f := open(t, natstest.Conn(t), quiet)
+	want := map[int][]string{}
+	for _, priority := range []int{4, 3, 2, 1} {
 		for i := range each {
 			id := fmt.Sprintf("lane%d_%d", priority, i)
 			enqueue(t, f, job.Spec{ID: id, Stage: "work", InputRef: "data:,x", Priority: priority})
-			lane = append(lane, id)
+			want[priority] = append(want[priority], id)
 		}
-		want = append(lane, want...)
 	}
-	want = slices.Concat(want[:2*each], want[2*each:])
-	if got := serve(t, runner(t, f, ""), "work", 4*each); !slices.Equal(got, want) {
-		t.Errorf("served %v", got)
+	r, got := runner(t, f, ""), map[int][]string{}
+	for range 4 * each {
+		j := finish(t, r, "work")
+		got[j.Lane()] = append(got[j.Lane()], j.ID)
+		if len(got[1]) < len(got[2]) || len(got[2]) < len(got[3]) || len(got[3]) < len(got[4]) {
+			t.Fatalf("served %v", got)
+		}
+	}
+	for lane, ids := range want {
+		if !slices.Equal(got[lane], ids) {
+			t.Errorf("lane %d was served as %v", lane, got[lane])
+		}
 	}
 }
 

@@ -23,6 +23,9 @@ func (k *keeper) lookAtDependencies(ctx context.Context, id string) error {
 	}
 	if broken != nil && rec.Job.OnDependencyFailure == job.CancelOnFailure {
 		_, err := k.f.cancel(ctx, rec, fmt.Sprintf("dependency %s %s", broken.ID, broken.State))
+		if err == nil {
+			k.f.opts.Observer.Kept(CancelledDependent)
+		}
 		return err
 	}
 	if len(met) == 0 {
@@ -32,7 +35,13 @@ func (k *keeper) lookAtDependencies(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return k.f.offer(ctx, rec)
+	if err := k.f.offer(ctx, rec); err != nil {
+		return err
+	}
+	if ready(rec.Job) {
+		k.f.opts.Observer.Kept(ReleasedDependent)
+	}
+	return nil
 }
 
 // without takes the met dependencies off a job's list. If none of them is on it

@@ -54,6 +54,13 @@ func (f *Fabric) Enqueue(ctx context.Context, spec job.Spec, opts ...EnqueueOpti
 		opt(&e)
 	}
 	spec = f.complete(spec)
+	end := f.traced(ctx, &spec)
+	j, err := f.enqueue(ctx, spec, e)
+	end(j, err)
+	return j, err
+}
+
+func (f *Fabric) enqueue(ctx context.Context, spec job.Spec, e enqueueing) (job.Job, error) {
 	fresh, err := f.fresh(spec)
 	if err != nil {
 		return job.Job{}, err
@@ -233,6 +240,6 @@ func ready(j job.Job) bool { return j.State.Idle() && len(j.WaitingOn) == 0 }
 func itemOf(rec kv.Record) stream.Item {
 	return stream.Item{
 		Stage: rec.Job.Stage, Lane: rec.Job.Lane(), JobID: rec.Job.ID,
-		Body: rec.Raw, Revision: rec.Revision,
+		Body: rec.Raw, Revision: rec.Revision, Trace: rec.Job.Trace,
 	}
 }

@@ -62,6 +62,8 @@ const (
 	CauseStagePaused      CauseCode = "stage_paused"      // by weft stage pause
 	CauseConsumerPaused   CauseCode = "consumer_paused"   // by hand, or left over
 	CauseStageFull        CauseCode = "stage_full"        // as many of its jobs run as may
+	CauseLimit            CauseCode = "limit_reached"     // as many jobs of its label's value or its key run as may
+	CauseRate             CauseCode = "rate_limited"      // as many of its jobs have begun lately as may
 	CauseDrift            CauseCode = "topology_drifted"  // a stream or a consumer is absent or changed
 	CauseNoWorker         CauseCode = "no_worker"         // none makes itself known for the stage
 	CauseWorkersBusy      CauseCode = "workers_busy"      // all slots of those that do are taken

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/weft-fabric/weft/internal/topology"
 	"github.com/weft-fabric/weft/job"
@@ -130,7 +131,10 @@ func (x *explaining) lookAtStage(ctx context.Context) (open bool, err error) {
 	}
 	x.pauses()
 	x.noWorker()
-	return true, nil
+	if err := x.limits(ctx); err != nil {
+		return false, err
+	}
+	return true, x.tooFast(ctx)
 }
 
 // drift compares the stage's stream and consumers with its settings.
@@ -217,7 +221,9 @@ func (x *explaining) offer(due bool) {
 		// Who takes it puts it off.
 	case p.Sequence != 0:
 		x.queued()
-	case p.Scheduled && x.now.Sub(x.job.AvailableAt) > keeperGrace:
+	case p.Scheduled && x.now.Before(p.Due) && due: // a limit is told, or was reached a moment ago
+		x.add(CauseQueued, map[string]any{"scheduled_for": p.Due}, "it was put off, as a limit was reached when its turn came, until %s", at(p.Due)).move("its schedule")
+	case p.Scheduled && x.now.Sub(later(x.job.AvailableAt, p.Due)) > keeperGrace:
 		x.add(CauseScheduleOverdue, map[string]any{"available_at": x.job.AvailableAt, "scheduled_for": p.Due},
 			"it has been due since %s, and its schedule has not fired", at(x.job.AvailableAt)).
 			move(fmt.Sprintf("the keeper offers it in the schedule's place within %s, and whoever takes the lead at once", auditEvery))
@@ -226,6 +232,13 @@ func (x *explaining) offer(due bool) {
 	case !p.Scheduled:
 		x.itemMissing()
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (x *explaining) itemMissing() {
@@ -307,7 +320,7 @@ func (x *explaining) turn(fields map[string]any) {
 		text = fmt.Sprintf("between %d and %d items of its lane come before it", p.AtLeast, p.AtMost)
 	}
 	if p.Higher > 0 {
-		text += fmt.Sprintf(", and %d of higher priority are served first", p.Higher)
+		text += fmt.Sprintf(", and %d of higher priority have a greater share", p.Higher)
 	}
 	text += fmt.Sprintf("; its item waits since %s, %s", at(p.Stored), about(max(0, x.now.Sub(p.Stored))))
 	c := x.add(CauseQueued, fields, "%s", text).move("its turn")

@@ -17,7 +17,10 @@ const Grace = keeperGrace
 func Lead(ctx context.Context, f *Fabric) error { return newKeeper(f).lead(ctx) }
 
 // Audit runs one audit now. Records younger than the grace are not its business.
-func Audit(ctx context.Context, f *Fabric) error { return newKeeper(f).audit(ctx) }
+func Audit(ctx context.Context, f *Fabric) error {
+	_, err := newKeeper(f).audit(ctx)
+	return err
+}
 
 // Bucket is where the fabric keeps its records.
 func Bucket(f *Fabric) *kv.Bucket { return f.bucket }

@@ -19,15 +19,18 @@ import (
 
 // Fabric is one process's way into the fabric. It is safe for concurrent use.
 type Fabric struct {
-	opts   Options
-	log    *slog.Logger
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	tower  *flight.Tower
-	bucket *kv.Bucket
-	queue  *stream.Queue
-	clock  *clock
-	stages *stages
+	opts     Options
+	log      *slog.Logger
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	tower    *flight.Tower
+	bucket   *kv.Bucket
+	queue    *stream.Queue
+	clock    *clock
+	stages   *stages
+	shares   sync.Map // of *laneShares, by stage
+	paces    sync.Map // of *pace, by stage
+	gateways *gateways
 
 	stop   context.CancelFunc
 	closed sync.WaitGroup
@@ -65,8 +68,9 @@ func Open(ctx context.Context, nc *nats.Conn, opts Options) (_ *Fabric, err erro
 	}
 	f := &Fabric{
 		opts: opts, log: opts.Logger, nc: nc, js: js, tower: tower, bucket: bucket,
-		queue: stream.New(nc, js, tower, stream.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, APIPrefix: api}),
-		clock: newClock(opts.Clock, bucket.ServerTime, opts.Logger),
+		queue:    stream.New(nc, js, tower, stream.Config{Namespace: opts.Namespace, Replicas: opts.Replicas, APIPrefix: api}),
+		gateways: newGateways(),
+		clock:    newClock(opts.Clock, bucket.ServerTime, opts.Logger),
 	}
 	f.stages = newStages(f)
 	if err := f.clock.measure(ctx); err != nil {
@@ -92,6 +96,12 @@ func (f *Fabric) Close() {
 	f.stop()
 	f.closed.Wait()
 	f.tower.Close()
+}
+
+// sharesOf is what this process has begun of a stage's lanes.
+func (f *Fabric) sharesOf(stage string) *laneShares {
+	shares, _ := f.shares.LoadOrStore(stage, &laneShares{})
+	return shares.(*laneShares)
 }
 
 // Now is the server's clock, as far as this process knows it, in whole

@@ -87,6 +87,8 @@ func (k *keeper) lead(ctx context.Context) error {
 		}
 		if change.Synced {
 			k.f.log.Info("keeper leads")
+			k.f.opts.Observer.Leads(true)
+			defer k.f.opts.Observer.Leads(false)
 			k.synced = true
 			working.Go(func() { k.work(ctx) })
 			working.Go(func() { k.tidy(ctx) })
@@ -117,6 +119,7 @@ func (k *keeper) observe(e kv.Entry) {
 	if err != nil || j.ID != id {
 		k.index.remove(id)
 		k.tallies.gone(id)
+		k.f.opts.Observer.Unreadable()
 		k.f.log.Error("record left as it is", "job", id, "error", err)
 		return
 	}
@@ -246,12 +249,13 @@ func (k *keeper) expire(ctx context.Context, id string) error {
 		k.index.again([]string{id}, time.Now())
 		return nil
 	}
-	fence := rec.Job.Fence
-	rec, err = k.f.transition(ctx, rec, func(j job.Job) (job.Job, error) { return j.Expire(fence, k.f.Now()) })
+	held := rec.Job
+	rec, err = k.f.transition(ctx, rec, func(j job.Job) (job.Job, error) { return j.Expire(held.Fence, k.f.Now()) })
 	if err != nil {
 		return err
 	}
-	k.f.log.Info("lease expired", "job", id, "fence", fence, "state", rec.Job.State)
+	k.f.opts.Observer.Kept(ExpiredLease)
+	k.f.log.Info("lease expired", attemptOf(held), "worker", held.WorkerID, "state", rec.Job.State)
 	return k.f.offer(ctx, rec)
 }
 
@@ -301,8 +305,12 @@ func (k *keeper) settleKeys(ctx context.Context, keys []string) {
 	for _, key := range keys {
 		p, _, err := k.f.pointer(ctx, key)
 		for _, j := range k.index.live(key) {
-			if err == nil && p.ahead(j) {
-				err = k.f.supersede(ctx, j.ID, p)
+			if err != nil || !p.ahead(j) {
+				continue
+			}
+			var cancelled bool
+			if cancelled, err = k.f.supersede(ctx, j.ID, p); cancelled {
+				k.f.opts.Observer.Kept(CancelledSuperseded)
 			}
 		}
 		if err != nil && ctx.Err() == nil {
@@ -328,5 +336,9 @@ func (k *keeper) offerMissing(ctx context.Context, rec kv.Record) error {
 	k.f.log.Info("job offered again", "job", rec.Job.ID, "stage", rec.Job.Stage)
 	// Somebody else may have offered it meanwhile, and a worker taken that item:
 	// it must stay. No acknowledgement can be under way, since there was no item.
-	return k.f.offerFirst(ctx, rec)
+	if err := k.f.offerFirst(ctx, rec); err != nil {
+		return err
+	}
+	k.f.opts.Observer.Kept(OfferedItem)
+	return nil
 }

@@ -119,7 +119,8 @@ func (f *Fabric) makeCurrent(ctx context.Context, rec kv.Record) (kv.Record, err
 	case before.ahead(mine):
 		return f.cancel(ctx, rec, supersededBy(before))
 	case before.ID != "" && before != mine:
-		return rec, f.supersede(ctx, before.ID, mine)
+		_, err = f.supersede(ctx, before.ID, mine)
+		return rec, err
 	}
 	return rec, nil
 }
@@ -147,22 +148,22 @@ func (r Retention) pointer() time.Duration { return 2 * max(r.Succeeded, r.Cance
 // supersede cancels the job that the pointer named before, if it has not ended.
 // Whoever dies before this is done leaves it to the claim, which looks at the
 // pointer, and to the keeper.
-func (f *Fabric) supersede(ctx context.Context, id string, by pointer) error {
+func (f *Fabric) supersede(ctx context.Context, id string, by pointer) (cancelled bool, err error) {
 	rec, err := f.bucket.Load(ctx, id)
 	if errors.Is(err, job.ErrMissingJob) || errors.Is(err, kv.ErrUnreadable) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if rec.Job.State.Terminal() || !by.ahead(pointerTo(rec.Job)) {
-		return nil
+		return false, nil
 	}
 	_, err = f.cancel(ctx, rec, supersededBy(by))
 	if errors.Is(err, job.ErrTerminalJob) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // current tells whether the job is the current one of its key, moving a pointer

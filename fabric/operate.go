@@ -159,6 +159,7 @@ func (f *Fabric) transition(ctx context.Context, rec kv.Record, change func(job.
 			if err != nil {
 				return rec, explain(f.nc, err)
 			}
+			f.observe(&rec.Job, &saved.Job)
 			return saved, nil
 		}
 		if rec, err = kv.RecordOf(rec.Job.ID, conflict.Current); err != nil {

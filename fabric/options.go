@@ -21,6 +21,8 @@ type Options struct {
 	Stage       StageSettings // of a stage that is created here
 	Retention   Retention     // of jobs that have ended
 	Logger      *slog.Logger  // nil discards
+	Observer    Observer      // is told of what happens; nil is nobody
+	Tracer      Tracer        // traces enqueues; nil is none
 
 	// Resolvers open references of further schemes, by scheme in lower case, such as
 	// "s3". data: and nats-obj: are the fabric's own.
@@ -109,6 +111,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Observer == nil {
+		o.Observer = nobody{}
 	}
 	return o
 }

@@ -36,13 +36,16 @@ func (r *Runner) Renew(ctx context.Context, c job.Claim, progress json.RawMessag
 		}
 		return next, err
 	})
+	r.f.opts.Observer.Renewed(h.stage.Name, err)
 	if errors.Is(err, job.ErrStaleLease) || errors.Is(err, job.ErrMissingJob) {
+		r.f.opts.Observer.Lost(h.stage.Name, h.rec.Job.State)
 		c.Job = h.rec.Job
 		return c, err
 	}
 	if err != nil {
 		return c, err
 	}
+	r.stay(ctx, h, r.f.Now().UnixNano() >= h.until.Load())
 	h.overdue.Store(false)
 	h.until.Store(h.rec.Job.LeaseExpiresAt.UnixNano())
 	h.item.InProgress()
@@ -90,6 +93,7 @@ func (r *Runner) changed(h *holding, rec kv.Record, err error) (again bool, _ er
 		if err != nil {
 			return false, explain(r.f.nc, err)
 		}
+		r.f.observe(&h.rec.Job, &rec.Job)
 		h.rec = rec
 		return false, nil
 	}
@@ -101,6 +105,7 @@ func (r *Runner) changed(h *holding, rec kv.Record, err error) (again bool, _ er
 	if err != nil || !r.mine(h, rec.Job) {
 		h.settled = true
 		r.drop(id, h)
+		r.lose(h)
 		return false, stale(id)
 	}
 	return true, nil

@@ -62,6 +62,7 @@ func (t *taker) retry(lane int) {
 		}
 		t.inWork++
 		t.claiming.Add(1)
+		t.charge(lane)
 		go t.r.takeRetry(t.stage, due, t.finish)
 		return true
 	})

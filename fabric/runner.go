@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
@@ -29,6 +30,7 @@ type Runner struct {
 
 	mu     sync.Mutex
 	claims map[string]*holding // guarded by mu: by job id, one claim each
+	adrift map[string]*holding // guarded by mu: by job id, ended by others while their handlers run
 	takers map[string]*taker   // guarded by mu: by stage
 }
 
@@ -43,8 +45,13 @@ type holding struct {
 	overdue atomic.Bool
 	// until is when the lease runs out, in ns; set when it is claimed or renewed.
 	until atomic.Int64
+	// available is when the job could first have been claimed; of a straight claim
+	// alone, for the observer.
+	available time.Time
 
 	mu      sync.Mutex       // one compare-and-set of a claim at a time
+	gates   []gate           // in which it has places; never changed
+	stayed  time.Time        // guarded by mu: when its places were last made sure of
 	rec     kv.Record        // guarded by mu
 	item    *stream.Delivery // its acknowledgement is guarded by mu
 	settled bool             // guarded by mu: nothing is left to do
@@ -59,7 +66,7 @@ func (f *Fabric) Runner(id string) (*Runner, error) {
 	if err := job.CheckWorker(id); err != nil {
 		return nil, err
 	}
-	r := &Runner{f: f, id: id, log: f.log.With("worker", id), turns: make(chan struct{}, atOnce), claims: map[string]*holding{}, takers: map[string]*taker{}}
+	r := &Runner{f: f, id: id, log: f.log.With("worker", id), turns: make(chan struct{}, atOnce), claims: map[string]*holding{}, adrift: map[string]*holding{}, takers: map[string]*taker{}}
 	sub, err := f.nc.Subscribe(f.signalSubject(id), r.signalled)
 	if err != nil {
 		return nil, fmt.Errorf("worker %s: %w", id, err)
@@ -128,6 +135,9 @@ func (r *Runner) keep(h *holding) {
 func newHolding(d *stream.Delivery, rec kv.Record, st Stage) *holding {
 	h := &holding{stage: st, fence: rec.Job.Fence, rec: rec, item: d}
 	h.until.Store(rec.Job.LeaseExpiresAt.UnixNano())
+	if st.limited() {
+		h.gates, h.stayed = st.gates(rec.Job), rec.Job.UpdatedAt
+	}
 	return h
 }
 
@@ -174,7 +184,7 @@ func (r *Runner) handOut(h *holding) (c job.Claim, lasts bool) {
 	}
 	h.settled = true
 	r.drop(h.rec.Job.ID, h)
-	r.log.Warn("claimed job not handed out, its lease ran out first", "job", h.rec.Job.ID, "stage", h.stage.Name)
+	r.log.Warn("claimed job not handed out, its lease ran out first", attemptOf(h.rec.Job))
 	return job.Claim{}, false
 }
 

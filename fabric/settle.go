@@ -24,6 +24,7 @@ import (
 func (r *Runner) Settle(ctx context.Context, c job.Claim, o job.Outcome) error {
 	h := r.holding(c.Token)
 	if h == nil {
+		r.Leave(c)
 		return r.settledBefore(ctx, c.Token, o)
 	}
 	if outputToStore(o) {
@@ -51,11 +52,15 @@ func (r *Runner) ended(ctx context.Context, h *holding, t job.Token, o job.Outco
 	if errors.Is(err, job.ErrStaleLease) && settledAs(h.rec.Job, t, o) {
 		err = nil // an earlier try, whose answer was lost, has done it
 	}
+	if errors.Is(err, job.ErrStaleLease) {
+		r.f.opts.Observer.Lost(h.stage.Name, h.rec.Job.State)
+	}
 	if err != nil {
 		return err
 	}
 	h.settled = true
 	r.drop(t.JobID, h)
+	r.leave(h)
 	return r.followUp(ctx, h)
 }
 
@@ -112,7 +117,7 @@ func (r *Runner) followUp(ctx context.Context, h *holding) error {
 	}
 	later := r.f.byScheduleAt(h.rec.Job.AvailableAt)
 	if err := r.f.offer(ctx, h.rec); err != nil {
-		r.log.Warn("job recorded, but not offered again yet", "job", h.rec.Job.ID, "error", err)
+		r.log.Warn("job recorded, but not offered again yet", attemptOf(h.rec.Job), "error", err)
 		return nil
 	}
 	r.remember(h.stage, h.rec.Job)

@@ -36,7 +36,7 @@ func (r *Runner) settleAside(ctx context.Context, h *holding, c job.Claim, o job
 // settleStraight sends the write of an outcome that ends the job. It reports false,
 // and has done nothing, if there is more to do than that write.
 func (r *Runner) settleStraight(ctx context.Context, h *holding, t job.Token, o job.Outcome, then func(error)) bool {
-	if outputToStore(o) || r.f.opts.Faults.AckBeforeWrite || !h.mu.TryLock() {
+	if outputToStore(o) || len(h.gates) > 0 || r.f.opts.Faults.AckBeforeWrite || !h.mu.TryLock() {
 		return false
 	}
 	if h.settled {
@@ -48,6 +48,7 @@ func (r *Runner) settleStraight(ctx context.Context, h *holding, t job.Token, o 
 		h.mu.Unlock()
 		return false
 	}
+	told := ended(&h.rec.Job, &next)
 	// mu stays held until the write has been answered.
 	r.f.bucket.BeginJob(&next, h.rec.Revision, r.f.opts.Retention.of(next.State), func(p *kv.Pending) {
 		revision, ok := p.Done()
@@ -55,6 +56,7 @@ func (r *Runner) settleStraight(ctx context.Context, h *holding, t job.Token, o 
 			go func() { then(r.settleOn(ctx, h, t, o, p)) }()
 			return
 		}
+		r.f.tell(told)
 		h.rec.Revision, h.settled = revision, true // nobody looks at the rest of it any more
 		r.drop(t.JobID, h)
 		h.item.Ack()

@@ -232,7 +232,7 @@ func TestStageThatIsNotThereIsMissing(t *testing.T) {
 	lease := time.Minute
 	_, pauseErr := f.PauseStage(t.Context(), "hash", "", "")
 	_, resumeErr := f.ResumeStage(t.Context(), "hash")
-	_, setErr := f.SetStage(t.Context(), "hash", &lease, nil)
+	_, setErr := f.SetStage(t.Context(), "hash", fabric.StageChange{Lease: &lease})
 	_, reportErr := f.StageReport(t.Context(), "hash")
 	for _, err := range []error{pauseErr, resumeErr, setErr, reportErr} {
 		if !errors.Is(err, fabric.ErrMissingStage) {
@@ -269,7 +269,7 @@ func TestRunningWorkersTakeOverWhatIsSet(t *testing.T) {
 	}
 	awaitState(t, backend.Fabric, "first", job.StateSucceeded)
 	lease, limit := 7*time.Second, 1
-	if _, err := backend.SetStage(t.Context(), "hash", &lease, &limit); err != nil {
+	if _, err := backend.SetStage(t.Context(), "hash", fabric.StageChange{Lease: &lease, Concurrency: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	if found := findings(t, backend.nc, false); len(found) > 0 {
@@ -302,7 +302,7 @@ func TestRunningWorkersTakeOverWhatIsSet(t *testing.T) {
 		return false
 	})
 	unlimited := 0
-	if _, err := backend.SetStage(t.Context(), "hash", nil, &unlimited); err != nil {
+	if _, err := backend.SetStage(t.Context(), "hash", fabric.StageChange{Concurrency: &unlimited}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, patience, "several run at once", func() bool {
@@ -321,11 +321,11 @@ func TestBadSettingsAreRefused(t *testing.T) {
 	f := open(t, natstest.Conn(t))
 	enqueue(t, f, job.Spec{Stage: "hash", InputRef: "x"})
 	for _, lease := range []time.Duration{0, -time.Second, 10 * time.Millisecond, 20 * 24 * time.Hour} {
-		_, err := f.SetStage(t.Context(), "hash", &lease, nil)
+		_, err := f.SetStage(t.Context(), "hash", fabric.StageChange{Lease: &lease})
 		refused(t, err, job.ErrInvalidJob)
 	}
 	limit := -1
-	_, err := f.SetStage(t.Context(), "hash", nil, &limit)
+	_, err := f.SetStage(t.Context(), "hash", fabric.StageChange{Concurrency: &limit})
 	refused(t, err, job.ErrInvalidJob)
 	if st, err := f.Stage(t.Context(), "hash"); err != nil || st.Lease != 30*time.Second || st.Concurrency != 0 {
 		t.Errorf("%+v, %v", st, err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/weft-fabric/weft/job"
@@ -56,26 +57,87 @@ func (f *Fabric) ResumeStage(ctx context.Context, name string) (Stage, error) {
 	return st, stageError("resume", name, explain(f.nc, err))
 }
 
-// SetStage gives the stage a lease and a limit; nil leaves what there is. Workers
-// take it over within some seconds, each for the jobs it claims from then on. It
-// fails with ErrMissingStage, and with job.ErrInvalidJob for values that could not
-// keep the fabric's promises.
-func (f *Fabric) SetStage(ctx context.Context, name string, lease *time.Duration, concurrency *int) (Stage, error) {
-	if err := f.checkSettings(lease, concurrency); err != nil {
+// StageChange is what SetStage changes; nil leaves what there is.
+type StageChange struct {
+	Lease       *time.Duration
+	Concurrency *int  // 0 is no limit
+	Rate        *Rate // the zero Rate is no limit
+	// PerKey is how many jobs of one key may run at once; 0 is no limit.
+	PerKey *int
+	// PerLabel is, by label, how many jobs of one value of it may run at once; 0 is
+	// no limit, and labels that are not named stay as they are.
+	PerLabel map[string]int
+}
+
+// SetStage changes a stage's settings. Workers take it over within some seconds,
+// each for the jobs it claims from then on. It fails with ErrMissingStage, and with
+// job.ErrInvalidJob for values that could not keep the fabric's promises.
+func (f *Fabric) SetStage(ctx context.Context, name string, change StageChange) (Stage, error) {
+	err := f.checkSettings(change.Lease, change.Concurrency)
+	if err == nil {
+		err = change.checkLimits()
+	}
+	if err != nil {
 		return Stage{}, stageError("set", name, err)
 	}
-	st, err := f.changeStage(ctx, name, func(st *Stage) {
-		if lease != nil {
-			st.Lease = *lease
-		}
-		if concurrency != nil {
-			st.Concurrency = *concurrency
-		}
-	})
+	st, err := f.changeStage(ctx, name, change.apply)
 	if err == nil {
 		err = f.queue.Configure(ctx, name, st.settings())
 	}
 	return st, stageError("set", name, explain(f.nc, err))
+}
+
+// checkLimits refuses limits that nobody can mean.
+func (c StageChange) checkLimits() error {
+	if r := c.Rate; r != nil && r.Limited() {
+		known, err := ParseRate(r.String())
+		if err != nil {
+			return err
+		}
+		if !known.Limited() {
+			return job.Invalid("a rate of %d in %s; give one in a second, a minute or an hour", r.Jobs, r.Per)
+		}
+		if r.Burst < 1 || r.Burst > mostBurst {
+			return job.Invalid("burst %d is not within 1 and %d jobs", r.Burst, mostBurst)
+		}
+	}
+	if c.PerKey != nil && (*c.PerKey < 0 || *c.PerKey > mostPerValue) {
+		return job.Invalid("limit %d of a key is not within 0, which is no limit, and %d", *c.PerKey, mostPerValue)
+	}
+	for name, n := range c.PerLabel {
+		if name == "" {
+			return job.Invalid("a limit of a label without name; give one like tenant=3")
+		}
+		if n < 0 || n > mostPerValue {
+			return job.Invalid("limit %d of label %.80q is not within 0, which is no limit, and %d", n, name, mostPerValue)
+		}
+	}
+	return nil
+}
+
+func (c StageChange) apply(st *Stage) {
+	if c.Lease != nil {
+		st.Lease = *c.Lease
+	}
+	if c.Concurrency != nil {
+		st.Concurrency = *c.Concurrency
+	}
+	if c.Rate != nil {
+		st.Rate = *c.Rate
+	}
+	if c.PerKey != nil {
+		st.PerKey = *c.PerKey
+	}
+	if len(c.PerLabel) == 0 {
+		return
+	}
+	limits := maps.Clone(st.PerLabel)
+	if limits == nil {
+		limits = map[string]int{}
+	}
+	maps.Copy(limits, c.PerLabel)
+	maps.DeleteFunc(limits, func(_ string, n int) bool { return n == 0 })
+	st.PerLabel = limits
 }
 
 func (f *Fabric) checkSettings(lease *time.Duration, concurrency *int) error {
@@ -93,6 +155,13 @@ func (f *Fabric) checkSettings(lease *time.Duration, concurrency *int) error {
 	return nil
 }
 
+// mostBurst is the greatest burst of a rate, likewise.
+const mostBurst = 100_000
+
+// mostPerValue is the greatest limit of a value: its record names all that run, and
+// is written twice a job.
+const mostPerValue = 256
+
 // changeStage changes the settings of a stage that is there.
 func (f *Fabric) changeStage(ctx context.Context, name string, change func(*Stage)) (Stage, error) {
 	if err := job.CheckStage(name); err != nil {
@@ -109,7 +178,7 @@ func (f *Fabric) changeStage(ctx context.Context, name string, change func(*Stag
 		}
 		before := st
 		change(&st)
-		if before.same(st) {
+		if before.same(st) && before.sameLimits(st) {
 			return st, nil
 		}
 		value, err := json.Marshal(st)

@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -25,12 +24,16 @@ type taker struct {
 
 	settings Stage            // of the caller of claim alone
 	pullers  []*stream.Puller // of the caller of claim alone: by priority
-	turn     int              // of the caller of claim alone: lanes before it have nothing now
+	lanes    []int            // of the caller of claim alone: of the pullers
+	untried  []int            // of the caller of claim alone: lanes that may have something now
+	timer    *time.Timer      // of the caller of claim alone: looks again; nil if none was set
+	shares   *laneShares      // set before the pullers are made; nil with a single lane
 
 	mu     sync.Mutex
 	asked  int        // guarded by mu: what the last call of claim asked for and did not get
 	inWork int        // guarded by mu: items being claimed
 	limit  int        // guarded by mu: the stage's; 0 is none
+	rate   Rate       // guarded by mu: the stage's
 	ready  []*holding // guarded by mu: claimed and not handed out
 	due    []retry    // guarded by mu: retries of this worker's own jobs
 }
@@ -44,7 +47,7 @@ func newTaker(r *Runner, stage string) *taker {
 // claim waits for jobs. It looks at the stage's settings again from time to
 // time, since lanes come into use and leases change.
 func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
-	t.turn = 0
+	t.untried = append(t.untried[:0], t.lanes...)
 	var refresh <-chan time.Time // made when there is something to wait for
 	for {
 		err := t.adjust(ctx)
@@ -75,14 +78,20 @@ func (t *taker) adjust(ctx context.Context) error {
 		return err
 	}
 	t.mu.Lock()
-	t.limit = st.Concurrency
+	t.limit, t.rate = st.Concurrency, st.Rate
 	t.mu.Unlock()
 	if t.pullers != nil && st.same(t.settings) {
+		t.settings = st
 		return nil
 	}
 	t.closePullers()
-	t.settings, t.turn = st, 0
-	for _, lane := range slices.Sorted(slices.Values(append([]int{job.DefaultPriority}, st.Lanes...))) {
+	t.settings, t.lanes, t.shares = st, slices.Sorted(slices.Values(append([]int{job.DefaultPriority}, st.Lanes...))), nil
+	if len(t.lanes) > 1 {
+		t.shares = t.r.f.sharesOf(t.stage)
+		t.shares.use(t.lanes)
+	}
+	t.untried = append(t.untried[:0], t.lanes...)
+	for _, lane := range t.lanes {
 		p, err := t.r.f.queue.Pull(t.stage, lane, st.settings(), t, t.r.log)
 		if err != nil {
 			t.closePullers()
@@ -152,30 +161,45 @@ func (t *taker) Reserve() bool {
 }
 
 // Give begins the claim of an item.
-func (t *taker) Give(d *stream.Delivery) { t.r.take(d, t.done) }
+func (t *taker) Give(d *stream.Delivery) {
+	t.charge(d.Lane)
+	t.r.take(d, t.done)
+}
 
-// room is how many more jobs this worker may hold by the stage's limit. The
+// charge notes which lane an item is of, where there are several.
+func (t *taker) charge(lane int) {
+	if t.shares != nil {
+		t.shares.served(lane)
+	}
+}
+
+// room is how many more jobs this worker may hold by the stage's rate and limit. The
 // server counts the items that were handed out, but not one that was replaced
 // while its job runs. mu is held.
 func (t *taker) room() int {
-	if t.limit == 0 {
-		return math.MaxInt
+	room := t.paced()
+	if t.limit > 0 {
+		room = min(room, t.limit-t.r.running(t.stage))
 	}
-	return t.limit - t.r.running(t.stage)
+	return room
 }
 
-// ask asks for items: retries that are due first, then lane by lane for what is
-// there, and when no lane has anything, all lanes for what comes.
+// ask asks for items: retries that are due first, then for what is there in the
+// lanes, and when no lane has anything, all lanes for what comes.
 func (t *taker) ask() {
-	for ; t.turn < len(t.pullers); t.turn++ {
-		p := t.pullers[t.turn]
-		t.retry(p.Lane())
+	if t.waits() {
+		return
+	}
+	if t.shares != nil {
+		if t.askInTurn() {
+			return
+		}
+	} else if len(t.untried) > 0 {
+		t.retry(t.untried[0])
 		if t.Room() == 0 {
 			return
 		}
-		if len(t.pullers) > 1 && !p.Probe(t.wake) {
-			return
-		}
+		t.untried = t.untried[:0]
 	}
 	for _, p := range t.pullers {
 		p.Want()
@@ -223,7 +247,7 @@ func (t *taker) close(claims []job.Claim) {
 	for _, c := range claims {
 		returning.Go(func() {
 			if err := t.r.Settle(ctx, c, job.Released()); err != nil {
-				t.r.log.Warn("job not given back", "job", c.Job.ID, "error", err)
+				t.r.log.Warn("job not given back", attemptOf(c.Job), "error", err)
 			}
 		})
 	}

@@ -104,11 +104,13 @@ func (k *keeper) fire(ctx context.Context, t stream.Tick) error {
 	case isRefusal && refused.Code == job.CodeDuplicateJob && refused.JobID == spec.ID:
 		j.ID = spec.ID // the tick's job is there; the entry has changed since
 	case isRefusal:
+		k.f.opts.Observer.Kept(TickRefused)
 		k.f.log.Error("tick refused, it becomes no job", "cron", e.Name, "tick", due, "error", err)
 		return k.f.noteTick(ctx, e.Name, due, "", refused.Error())
 	case err != nil:
 		return err
 	}
+	k.f.opts.Observer.Kept(TickFired)
 	k.f.log.Info("tick became a job", "cron", e.Name, "tick", due, "job", j.ID)
 	return k.f.noteTick(ctx, e.Name, due, j.ID, "")
 }
@@ -167,7 +169,9 @@ func (k *keeper) crons(ctx context.Context) {
 			k.f.log.Warn("cron entry and schedule differ, the keeper sets the schedule right", "cron", name, "problem", problem)
 			if err := k.f.followCron(ctx, name); err != nil {
 				k.f.log.Error("cron entry without its schedule", "cron", name, "error", err)
+				return nil
 			}
+			k.f.opts.Observer.Kept(ScheduleRepaired)
 			return nil
 		})
 		if err != nil && ctx.Err() == nil {

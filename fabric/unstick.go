@@ -28,6 +28,9 @@ func (k *keeper) unstick(ctx context.Context) (*idSet, error) {
 		if err != nil {
 			return nil, err
 		}
+		for range revived {
+			k.f.opts.Observer.Kept(RevivedItem)
+		}
 		if revived > 0 {
 			k.f.log.Warn("items that would not have been delivered are offered again", "stage", name, "items", revived)
 		}
@@ -49,9 +52,17 @@ func (k *keeper) replaceSchedule(ctx context.Context, id string) error {
 	if err != nil || !ready(rec.Job) || !k.overdue(rec.Job) {
 		return err
 	}
+	due, there, err := k.f.queue.Scheduled(ctx, rec.Job.Stage, id)
+	if ahead := due.Sub(k.f.Now()); err != nil || there && -keeperGrace < ahead && ahead < 2*putOffMost {
+		return err // put off, as a limit was reached
+	}
 	k.f.log.Warn("job offered in place of a schedule that did not fire", "job", id, "stage", rec.Job.Stage)
 	if err := k.f.queue.Withdraw(ctx, rec.Job.Stage, rec.Job.Lane(), id); err != nil {
 		return err
 	}
-	return k.f.offer(ctx, rec)
+	if err := k.f.offer(ctx, rec); err != nil {
+		return err
+	}
+	k.f.opts.Observer.Kept(ReplacedSchedule)
+	return nil
 }

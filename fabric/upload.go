@@ -46,7 +46,7 @@ func (r *Runner) stored(ctx context.Context, h *holding, c job.Claim, o job.Outc
 	storing, stop := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() { r.keepLease(storing, stop, h, c) })
-	ref, err := r.storeAgain(storing, c.Token, o)
+	ref, err := r.storeAgain(storing, h, c.Token, o)
 	lost := context.Cause(storing) // nil unless the lease could not be kept, or ctx has ended
 	stop(nil)
 	renewing.Wait()
@@ -63,13 +63,13 @@ func (r *Runner) stored(ctx context.Context, h *holding, c job.Claim, o job.Outc
 
 // storeAgain stores an output, and again from its beginning when the server went
 // away meanwhile, for as long as ctx lasts.
-func (r *Runner) storeAgain(ctx context.Context, token job.Token, o job.Outcome) (ref string, err error) {
+func (r *Runner) storeAgain(ctx context.Context, h *holding, token job.Token, o job.Outcome) (ref string, err error) {
 	wait := job.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second, Factor: 2, Jitter: 0.2}
 	for try := int64(1); ; try++ {
 		if ref, err = r.f.store(ctx, token, o.Open()); err == nil || ctx.Err() != nil || !passing(err) {
 			return ref, err
 		}
-		r.log.Warn("output not stored, trying again", "job", token.JobID, "try", try, "error", err)
+		r.log.Warn("output not stored, trying again", h.attempt(), "try", try, "error", err)
 		pause(ctx, wait.Delay(try, rand.Float64()))
 	}
 }

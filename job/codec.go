@@ -72,6 +72,8 @@ func (w *writer) spec(s Spec) {
 	if len(s.Labels) > 0 {
 		w.value("labels", s.Labels)
 	}
+	w.optional("traceparent", s.Trace.Parent)
+	w.optional("tracestate", s.Trace.State)
 }
 
 // state writes the members that belong to the job's state.

@@ -120,6 +120,7 @@ func (s *Spec) UnmarshalJSON(data []byte) error {
 	}
 	var read Spec
 	o.takeSpec(&read)
+	o.takeTrace(&read.Trace)
 	read.unknown = o.rest()
 	if o.err != nil {
 		return fmt.Errorf("spec: %w", o.err)
@@ -159,6 +160,7 @@ func recordOf(o *object) (Job, error) {
 	var j Job
 	o.takeSpec(&j.Spec)
 	o.takeRecord(&j)
+	o.takeTrace(&j.Trace)
 	j.unknown = o.rest()
 	if o.err != nil {
 		return Job{}, o.err
@@ -226,6 +228,7 @@ func (o *object) takeRecord(j *Job) {
 var specMembers = []string{
 	"id", "stage", "input_ref", "input_revision", "dependencies", "on_dependency_failure", "key",
 	"payload", "max_attempts", "priority", "timeout", "labels", "available_at",
+	"traceparent", "tracestate",
 }
 
 // recordMembers are the members that only a record has. In a spec they are not

@@ -140,6 +140,10 @@ func (j *Job) plainMember(name, raw []byte) (bit uint32, ok bool) {
 		return 1 << 24, putAny(raw, &j.Labels)
 	case "attempts_log":
 		return 1 << 25, putAny(raw, &j.AttemptsLog) && j.utcLog()
+	case "traceparent":
+		return 1 << 26, putText(raw, &j.Trace.Parent)
+	case "tracestate":
+		return 1 << 27, putText(raw, &j.Trace.State)
 	}
 	return 0, false
 }

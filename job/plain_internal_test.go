@@ -27,6 +27,7 @@ var plainSeeds = []string{
 	`{"id":"a","state":"waiting","labels":{"a":"b"},"timeout":"1m","dependencies":["b"],"waiting_on":["b"],"on_dependency_failure":"cancel"}`,
 	`{"id":"a","state":"waiting","labels":{},"dependencies":[],"waiting_on":null}`,
 	`{"id":"a","state":"failed","attempts_log":[{"number":1,"fence":1,"worker":"w","started":"2026-01-02T03:04:05+01:00","outcome":"failed","reason":"no"}]}`,
+	`{"id":"a","state":"waiting","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=1"}`,
 }
 
 // What is read in one walk must be what taking the object apart reads.
@@ -52,7 +53,7 @@ func FuzzPlainIsDecode(f *testing.F) {
 
 func TestRecordsOfTheFabricAreReadInOneWalk(t *testing.T) {
 	t.Parallel()
-	for i, want := range []bool{true, true, true, false, false, false, false, false, false, false, false, false, false, false, true, true, true} {
+	for i, want := range []bool{true, true, true, false, false, false, false, false, false, false, false, false, false, false, true, true, true, true} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			if _, ok := decodePlain([]byte(plainSeeds[i])); ok != want {
 				t.Errorf("%s: %v, want %v", strings.TrimSpace(plainSeeds[i]), ok, want)

@@ -22,7 +22,7 @@ const (
 // DefaultMaxAttempts is how often a job is tried when its spec does not say.
 const DefaultMaxAttempts = 3
 
-// Lanes of a stage, by priority: 1 is served first. A spec's priority 0 means
+// Lanes of a stage, by priority: 1 has the greatest share of the workers. A spec's priority 0 means
 // DefaultPriority.
 const (
 	HighestPriority = 1
@@ -49,6 +49,7 @@ type Spec struct {
 	Timeout     time.Duration     // limit of one attempt; 0 is none
 	Labels      map[string]string // text to text, for people and filters
 	AvailableAt time.Time         // not before; the zero time is now
+	Trace       Trace             // the trace in which the job was asked for
 
 	unknown []member
 }
@@ -108,6 +109,9 @@ func (s Spec) checkDetails() error {
 		return Invalid("payload is nested too deeply to be part of a record")
 	}
 	if err := s.checkTexts(); err != nil {
+		return err
+	}
+	if err := s.Trace.check(); err != nil {
 		return err
 	}
 	if err := s.checkUnknown(); err != nil {
@@ -191,8 +195,8 @@ func (s Spec) UnknownMembers() []string {
 }
 
 // Same reports whether the job was made from an equal spec, so that enqueueing
-// it once more is a repeat and not a conflict. Times and defaults do not count,
-// nor does the form of the JSON. An operator's retry grants one more attempt, so
+// it once more is a repeat and not a conflict. Times, defaults and the
+// trace do not count, nor does the form of the JSON. An operator's retry grants one more attempt, so
 // the record's max_attempts may have grown beyond the spec's, but by no more than
 // the job was claimed, since each retry follows a failure.
 func (s Spec) Same(j Job) bool {

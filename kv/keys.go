@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strings"
 )
@@ -13,6 +14,8 @@ const (
 	stagePrefix   = "stage."
 	countPrefix   = "count."
 	cronPrefix    = "cron."
+	ratePrefix    = "rate."
+	limitPrefix   = "limit."
 	feedPrefix    = "outcomes."
 )
 
@@ -28,6 +31,29 @@ func StageKey(stage string) string { return stagePrefix + stage }
 // CountKey is the key of what the keeper has counted of a stage.
 func CountKey(stage string) string { return countPrefix + stage }
 
+// RateKey is the key by which a stage's workers keep its rate.
+func RateKey(stage string) string { return ratePrefix + stage }
+
+// longestToken is how long an escaped text may be that is a part of a limit's key.
+const longestToken = 300
+
+// LimitKey is the key of who runs of a stage's jobs that share a value. Texts are
+// escaped as in CurrentKey; an empty one is "=", a long one "=h" and its SHA-256.
+func LimitKey(stage, kind string, texts ...string) string {
+	key := limitPrefix + stage + "." + kind
+	for _, text := range texts {
+		token := escape(text)
+		switch {
+		case text == "":
+			token = "="
+		case len(token) > longestToken:
+			token = fmt.Sprintf("=h%x", sha256.Sum256([]byte(text)))
+		}
+		key += "." + token
+	}
+	return key
+}
+
 // CronKey is the key of a cron entry.
 func CronKey(name string) string { return cronPrefix + name }
 
@@ -40,11 +66,12 @@ func WorkerKey(id string) string { return workerPrefix + id }
 // CurrentKey is the key of the pointer to the current job of a caller's key. Any
 // text is escaped reversibly into the characters that a KV key may have: a byte
 // that is no letter, digit, _, - or / becomes = and two hexadecimal digits.
-func CurrentKey(key string) string {
+func CurrentKey(key string) string { return currentPrefix + escape(key) }
+
+func escape(text string) string {
 	var b strings.Builder
-	b.WriteString(currentPrefix)
-	for i := range len(key) {
-		switch c := key[i]; {
+	for i := range len(text) {
+		switch c := text[i]; {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '/':
 			b.WriteByte(c)
 		default:

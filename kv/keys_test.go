@@ -107,3 +107,15 @@ func TestKeysOfOneKindAreNotTakenForAnother(t *testing.T) {
 		}
 	}
 }
+
+func TestLimitKeysAreShortAndDistinct(t *testing.T) {
+	long := strings.Repeat("ä", 2000)
+	seen := map[string]bool{}
+	for _, text := range []string{"", "=", "a", "a.b", "a b", "=h", long, long + "x", strings.Repeat("a", 300), strings.Repeat("a", 301)} {
+		key := kv.LimitKey("hash", "label", "tenant", text)
+		if seen[key] || len(key) > 400 || strings.Contains(key, "..") || strings.HasSuffix(key, ".") {
+			t.Errorf("%.20q: %s", text, key)
+		}
+		seen[key] = true
+	}
+}

@@ -153,7 +153,7 @@ func (p *pulling) Want(n int) {
 
 func (p *pulling) Probe(n int, ended chan<- struct{}) bool {
 	p.wants(n)
-	return p.Puller.Probe(ended)
+	return p.Puller.Probe(n, ended)
 }
 
 func (p *pulling) Close() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weft-fabric/weft/internal/flight"
 	"github.com/weft-fabric/weft/internal/natserr"
+	"github.com/weft-fabric/weft/job"
 )
 
 // Item says that a job may be ready.
@@ -22,6 +23,9 @@ type Item struct {
 	JobID    string
 	Body     []byte // the record at Revision, or a bare spec
 	Revision uint64 // 0 on a bare spec
+	// Trace is written to the headers of an item that is published, for whoever
+	// looks at items alone. Of an item that is delivered see Delivery.Trace.
+	Trace job.Trace
 }
 
 // ErrNoStream means that the stage has no work stream (any more); Ensure makes
@@ -102,11 +106,15 @@ func remove(ctx context.Context, st jetstream.Stream, subject string) error {
 }
 
 func (q *Queue) message(it Item) *nats.Msg {
-	return &nats.Msg{
+	msg := &nats.Msg{
 		Subject: q.names.item(it.Stage, it.Lane, it.JobID),
 		Data:    it.Body,
 		Header:  nats.Header{RevisionHeader: {strconv.FormatUint(it.Revision, 10)}},
 	}
+	if it.Trace.Parent != "" {
+		writeTrace(msg.Header, it.Trace)
+	}
+	return msg
 }
 
 const (

@@ -37,6 +37,23 @@ func (q *Queue) Offered(ctx context.Context, stage string, lane int, id string) 
 	return false, nil
 }
 
+// Scheduled gives the time of a job's schedule, zero if it cannot be told. It reports
+// false when there is none.
+func (q *Queue) Scheduled(ctx context.Context, stage, id string) (due time.Time, there bool, err error) {
+	st, err := q.js.Stream(ctx, q.names.stream(stage))
+	var msg *jetstream.RawStreamMsg
+	if err == nil {
+		msg, err = st.GetLastMsgForSubject(ctx, q.names.later(stage, id))
+	}
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrMsgNotFound) {
+		return due, false, nil
+	}
+	if err != nil {
+		return due, false, fmt.Errorf("stage %s: %w", stage, err)
+	}
+	return dueOf(msg), true, nil
+}
+
 // HasItems reports whether a lane of a stage holds any item.
 func (q *Queue) HasItems(ctx context.Context, stage string, lane int) (bool, error) {
 	st, err := q.js.Stream(ctx, q.names.stream(stage))
@@ -69,7 +86,7 @@ func (q *Queue) Find(ctx context.Context, stage, id string) (Item, bool, error) 
 		msg, err := st.GetLastMsgForSubject(ctx, q.names.item(stage, lane, id))
 		if err == nil {
 			revision, _ := strconv.ParseUint(msg.Header.Get(RevisionHeader), 10, 64)
-			return Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision}, true, nil
+			return Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision, Trace: TraceOf(msg.Header.Get)}, true, nil
 		}
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return Item{}, false, fmt.Errorf("stage %s: %w", stage, err)

@@ -30,7 +30,7 @@ func (q *Queue) Pick(ctx context.Context, stage string, lane int, id string) (*D
 	}
 	revision, _ := strconv.ParseUint(msg.Header.Get(RevisionHeader), 10, 64)
 	return &Delivery{
-		Item: Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision},
+		Item: Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision, Trace: TraceOf(msg.Header.Get)},
 		Seq:  msg.Sequence, Stored: msg.Time,
 		remove: func() bool { return q.remove(stage, msg.Sequence) },
 	}, true, nil

@@ -16,7 +16,7 @@ type Place struct {
 	Depth  Depth
 	Stream bool // the stage has a stream; without one everything else is zero
 	Lane   Lane // of the job; zero if the lane has no consumer
-	Higher int  // items that wait in lanes which are served before it
+	Higher int  // items that wait in lanes of higher priority
 
 	Sequence uint64    // of the item, 0 if there is none
 	Stored   time.Time // when the item was stored
@@ -72,11 +72,16 @@ func (p *Place) find(ctx context.Context, st jetstream.Stream, item, later strin
 	if err != nil {
 		return err
 	}
-	p.Scheduled = true
-	if at, ok := strings.CutPrefix(msg.Header.Get(scheduleHeader), "@at "); ok {
-		p.Due, _ = time.Parse(time.RFC3339Nano, at) // another form is not the fabric's
-	}
+	p.Scheduled, p.Due = true, dueOf(msg)
 	return nil
+}
+
+// dueOf is when a schedule fires, zero if that cannot be told.
+func dueOf(msg *jetstream.RawStreamMsg) (due time.Time) {
+	if at, ok := strings.CutPrefix(msg.Header.Get(scheduleHeader), "@at "); ok {
+		due, _ = time.Parse(time.RFC3339Nano, at) // another form is not the fabric's
+	}
+	return due
 }
 
 // rank holds the item against the consumers. The lane's consumer was asked before

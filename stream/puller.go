@@ -117,12 +117,12 @@ func (p *Puller) listen() error {
 // Lane is the lane whose items it takes.
 func (p *Puller) Lane() int { return p.lane }
 
-// Probe asks for as many items as there is room for, of those that are there now,
-// and lets no request stand. It is for a caller that takes from several lanes in
+// Probe asks for as many items as there is room for, though not for more than most,
+// of those that are there now, and lets no request stand. It is for a caller that takes from several lanes in
 // order: call it again when ended, which should have room, was told. It reports
 // true when the lane has nothing more, which a request that stands unanswered
 // shows too.
-func (p *Puller) Probe(ended chan<- struct{}) (nothing bool) {
+func (p *Puller) Probe(most int, ended chan<- struct{}) (nothing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.probed, p.standing = ended, false
@@ -137,7 +137,7 @@ func (p *Puller) Probe(ended chan<- struct{}) (nothing bool) {
 		p.probe = notAsked
 		return true
 	}
-	n := p.sink.Room()
+	n := min(most, p.sink.Room())
 	if n <= 0 { // there will be room, and another call
 		return false
 	}
@@ -146,6 +146,17 @@ func (p *Puller) Probe(ended chan<- struct{}) (nothing bool) {
 	}
 	p.probe = asking
 	return false
+}
+
+// Asking reports whether something that Probe asked for is still to come.
+func (p *Puller) Asking() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.isClosing() || !p.q.nc.IsConnected() {
+		return false
+	}
+	p.dropLost()
+	return p.probe == asking && p.outstanding > 0
 }
 
 // endProbe notes that what was asked has come to its end without as many items as

@@ -19,6 +19,8 @@ type attempt struct {
 	task   Task
 	since  time.Time // when it began to wait for a slot, and then when its handler was started
 
+	endSpan func(job.Outcome, error) // set before the handler can be ended; nil without a tracer
+
 	mu     sync.Mutex
 	lease  lease                   // guarded by mu
 	cancel context.CancelCauseFunc // guarded by mu: ends the handler's context; nil before it is started
@@ -49,6 +51,9 @@ func newAttempt(s *stage, c *job.Claim) *attempt {
 func (a *attempt) run() {
 	ctx, cancel := context.WithCancelCause(a.worker.base)
 	defer cancel(nil)
+	if tracer := a.worker.options.Tracer; tracer != nil {
+		ctx, a.endSpan = tracer.Attempt(ctx, *a.task.job)
+	}
 	lost := a.begin(cancel)
 	if limit := a.task.job.Timeout; limit > 0 {
 		timed, stop := context.WithTimeoutCause(ctx, limit, ErrTimeout)
@@ -219,7 +224,12 @@ func (c *conclusion) end() {
 		}
 		a.task.Log().Warn("outcome dropped", "code", job.CodeStaleLease, "outcome", c.outcome.String(),
 			"reason", c.outcome.Reason(), "cause", a.lease.lost)
+		a.span(c.outcome, a.lease.lost)
 		a.worker.hooks.lost(a.task.job, a.lease.lost, c.took)
+		if leaver, ok := a.worker.fabric.(Leaver); ok && !c.stray {
+			claim := *a.lease.claim
+			a.worker.running.Go(func() { leaver.Leave(claim) })
+		}
 	}
 	if c.free {
 		a.stage.settledFreely()
@@ -240,7 +250,15 @@ func (a *attempt) settled(outcome job.Outcome, err error, took time.Duration) {
 	} else if outcome.Kind() != job.KindCompleted {
 		a.task.Log().Info("attempt ended", "outcome", outcome.String(), "reason", outcome.Reason(), "took", took)
 	}
+	a.span(outcome, err)
 	a.worker.hooks.settled(a.task.job, outcome, err, took)
+}
+
+// span ends the attempt's span, if it has one.
+func (a *attempt) span(outcome job.Outcome, err error) {
+	if a.endSpan != nil {
+		a.endSpan(outcome, err)
+	}
 }
 
 // release gives back a claim that was not worked on.

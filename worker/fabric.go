@@ -32,6 +32,12 @@ type Fabric interface {
 	SettleThen(ctx context.Context, c job.Claim, o job.Outcome, then func(error))
 }
 
+// Leaver is a fabric that wants to know when the handler of a claim that was lost, to
+// a cancel or to another worker, has returned. Until then it may count as running.
+type Leaver interface {
+	Leave(c job.Claim)
+}
+
 // Handler does the work of a stage's jobs. Work is called once for each attempt,
 // from many goroutines at once, and at least once for each job: what it writes
 // elsewhere should carry the task's fence.

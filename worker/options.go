@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,6 +42,17 @@ type Options struct {
 	Logger *slog.Logger
 	// Hooks are told of what happens to jobs.
 	Hooks Hooks
+	// Tracer puts a span around each attempt; nil is none. Package tracing has one
+	// for OpenTelemetry.
+	Tracer Tracer
+}
+
+// Tracer puts a span around each attempt.
+type Tracer interface {
+	// Attempt begins the span in the trace that the record carries. The context it
+	// returns is the handler's. end is called once, when the attempt is over for this
+	// worker: with its outcome, or with why it was not recorded.
+	Attempt(ctx context.Context, j job.Job) (_ context.Context, end func(job.Outcome, error))
 }
 
 // Hooks are functions for metrics; each may be nil. They are called from many

@@ -17,7 +17,7 @@ const (
 	paceFor = 50 * time.Millisecond
 	// staleAfter is how long a job may have been waiting for a slot before it is
 	// given back, because the handlers have become slow.
-	staleAfter = 250 * time.Millisecond
+	staleAfter = time.Second
 )
 
 // pace reckons how many jobs to claim ahead.

@@ -17,10 +17,11 @@ import (
 
 func (p *program) newAuth() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "auth",
-		Short: "Say to nats-server who may do what",
-		Args:  noSuchCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "auth",
+		Short:   "Say to nats-server who may do what",
+		Example: `  weft auth roles --stage hash > roles.conf`,
+		Args:    noSuchCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(p.newAuthRoles())
 	return cmd
@@ -29,6 +30,7 @@ func (p *program) newAuth() *cobra.Command {
 // rolesFlags are those of weft auth roles.
 type rolesFlags struct {
 	stages  []string
+	any     bool
 	runners string
 	prefix  string
 	users   bool
@@ -55,19 +57,21 @@ configuration: one that looks like a number or a duration needs its quotes, '"12
 
 A stage's stream has its name in one token of a subject, and a wildcard does not
 stand for a part of one. With --stage for each stage, every other work stream is
-refused; print anew and reload the server when a stage comes. Without, a role can
-reach the work streams of other namespaces in its account, so leave the account to
-this namespace.
+refused; print anew and reload the server when a stage comes. With --any-stage a
+role can reach the work streams of other namespaces in its account, so leave the
+account to this namespace.
 
 Runners work by themselves (work), or run a keeper beside it too (keep), for which
 they need what enqueues; or ask the service API alone (api), which is the strictest.
 docs/adr/0013-roles.md says what a server can enforce and what it cannot.`,
 		Example: `  weft auth roles --stage hash --stage resize > roles.conf
-  weft auth roles --namespace media --users-only`,
+  weft auth roles --namespace media --stage encode --users-only
+  weft auth roles --any-stage --runners api`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.stages, "stage", nil, "a `STAGE` that there may be; may be given again (default any)")
+	flags.StringArrayVar(&f.stages, "stage", nil, "a `STAGE` that there may be; may be given again")
+	flags.BoolVar(&f.any, "any-stage", false, "let there be any stage; the account must be this namespace's alone")
 	flags.StringVar(&f.runners, "runners", string(roles.Work), "how runners take part: work, keep or api")
 	flags.StringVar(&f.prefix, "user-prefix", "", "what users' names begin with (default NAMESPACE-)")
 	flags.BoolVar(&f.users, "users-only", false, "print the users without an account, to be put into one")
@@ -93,6 +97,12 @@ func (f rolesFlags) check(c roles.Config) error {
 		if err := job.CheckStage(stage); err != nil {
 			return app.Usage("--stage %q: %w", stage, err)
 		}
+	}
+	switch {
+	case len(c.Stages) == 0 && !f.any:
+		return errors.New("give every stage by --stage, or --any-stage where no other namespace has the account")
+	case len(c.Stages) > 0 && f.any:
+		return errors.New("give --stage or --any-stage, not both")
 	}
 	if !slices.Contains(roles.Ways, c.Runners) {
 		return fmt.Errorf("--runners %q is none of work, keep and api", c.Runners)

@@ -188,7 +188,7 @@ func TestInboxOfARole(t *testing.T) {
 
 func TestServeWithRoles(t *testing.T) {
 	t.Parallel()
-	config := printed(t, "--runners", "api")
+	config := printed(t, "--any-stage", "--runners", "api")
 	p := spawn(t, "serve", "--nats-config", config, "--data", t.TempDir(), "--listen", "127.0.0.1:-1",
 		"--user", "weft-operator", "--password", rolePassword, "--role", "operator")
 	g := &guarded{url: p.url()}
@@ -203,7 +203,8 @@ func TestServeWithRoles(t *testing.T) {
 func TestAuthRolesRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--stage", "A B"}, {"--namespace", "No"}, {"--runners", "all"}, {"--user-prefix", `a"b`}, {"more"},
+		{"--stage", "A B"}, {"--any-stage", "--namespace", "No"}, {"--any-stage", "--runners", "all"}, {"--any-stage", "--user-prefix", `a"b`},
+		{"--any-stage", "more"}, {}, {"--any-stage", "--stage", "hash"},
 	} {
 		weft(t, "", append([]string{"auth", "roles"}, args...)...).want(t, app.ExitUsage)
 	}

@@ -34,10 +34,22 @@ func (f *commandFlags) bind(cmd *cobra.Command) {
 }
 
 // commandHandler runs the command. It is made, and so checked, before there is a
-// server; the fabric that opens inputs is set before the first job is taken.
+// server; what it needs of the process is set before the first job is taken.
 type commandHandler struct {
 	*exec.Handler
-	inputs *fabric.Fabric
+	inputs  *fabric.Fabric
+	environ func(context.Context) []string // nil without traces
+}
+
+// use takes what the handler needs of the process.
+func (h *commandHandler) use(a *app.App) { h.inputs, h.environ = a.Fabric(), a.Environ() }
+
+// environment gives a command the trace of its attempt.
+func (h *commandHandler) environment(ctx context.Context) []string {
+	if h.environ == nil {
+		return nil
+	}
+	return h.environ(ctx)
 }
 
 // newHandler looks the command up; what is wrong here is the caller's mistake.
@@ -48,6 +60,7 @@ func newHandler(stage string, argv []string, f commandFlags, stderr slog.Level) 
 	h := &commandHandler{}
 	o := exec.DefaultOptions()
 	o.MaxInput, o.MaxOutput, o.StderrLevel = f.maxInput, f.maxOutput, stderr
+	o.Environ = h.environment
 	o.InputFile, o.InputURL = f.inputFile, h.link
 	switch {
 	case f.stdin != stdinRecord && f.stdin != stdinInput:

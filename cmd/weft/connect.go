@@ -13,7 +13,7 @@ const callTimeout = 10 * time.Second
 
 // with connects, runs do, and takes the connection down again.
 func (p *program) with(ctx context.Context, s settings, name string, do func(context.Context, *app.App) error) (err error) {
-	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft " + name})
+	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft " + name, Version: programVersion()})
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (p *program) crons(ctx context.Context, f *fabric.Fabric, asJSON bool) erro
 		case asJSON:
 			err = json.NewEncoder(p.Out).Encode(cronJSON(s))
 		default:
-			err = t.row(s.Name, s.Spec.Stage, preview(s.Schedule), zoneText(s.TimeZone), moment(s.Next), moment(s.Last), orDash(s.LastJob), cronState(s))
+			err = t.row(s.Name, s.Spec.Stage, preview(s.Schedule), zoneText(s.TimeZone), moment(f.Now(), s.Next), moment(f.Now(), s.Last), orDash(s.LastJob), cronState(s))
 		}
 		if err != nil {
 			return err
@@ -74,11 +74,11 @@ func zoneText(zone string) string {
 }
 
 // moment is a time in its own zone, which a schedule's are in.
-func moment(t time.Time) string {
+func moment(now, t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.Format(time.RFC3339)
+	return t.Format(time.RFC3339) + " (" + ago(now, t) + ")"
 }
 
 func orDash(s string) string {

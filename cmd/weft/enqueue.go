@@ -51,7 +51,10 @@ s3:// and http(s):// where a runner is told to open them.
 With --input the job's input is the content of a file: of up to 8 KiB in the
 reference itself, of more in the object store of inputs, under its SHA-256. So
 the same command once more uploads nothing again. A keeper removes an input
-that no record mentions when the retention of succeeded jobs has passed.`,
+that no record mentions when the retention of succeeded jobs has passed.
+
+Jobs belong to the trace that TRACEPARENT in the environment names, unless their
+spec has a traceparent.`,
 		Example: `  weft enqueue hash --input-ref data:,hello
   weft enqueue resize --input photo.jpg
   weft enqueue mail --input-ref db:42 --in 10m --priority 1 --label tenant=acme
@@ -137,7 +140,7 @@ func (f *enqueueFlags) fill(given func(string) bool) (err error) {
 
 func (p *program) enqueueOne(ctx context.Context, s settings, stage string, f enqueueFlags) (err error) {
 	spec := f.spec
-	spec.Stage = stage
+	spec.Stage, spec.Trace = stage, surroundingTrace()
 	if s.given("max_attempts") {
 		spec.MaxAttempts = s.MaxAttempts
 	}
@@ -211,7 +214,7 @@ func (p *program) enqueueFile(ctx context.Context, s settings, stage string, f e
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	fresh := func() *specChecker {
-		return &specChecker{stage: stage, maxAttempts: s.MaxAttempts, number: f.resumable}
+		return &specChecker{stage: stage, maxAttempts: s.MaxAttempts, number: f.resumable, trace: surroundingTrace()}
 	}
 	batch, err := checkBatch(file, fresh, f.keepGoing, p.complain)
 	if err != nil {

@@ -46,8 +46,8 @@ func fetchInput() {
 	os.Exit(0)
 }
 
-// big is an input of several messages and more than 5 MB.
-var big = strings.Repeat("0123456789abcdef", 6<<20/16)
+// bulky is an input of several messages and more than 5 MB.
+var bulky = strings.Repeat("0123456789abcdef", 6<<20/16)
 
 func hashOf(text string) string { return fmt.Sprintf("%x  -\n", sha256.Sum256([]byte(text))) }
 
@@ -74,7 +74,7 @@ func (s *site) wantHash(t *testing.T, id, text string) {
 func TestAFileIsTheInput(t *testing.T) {
 	t.Parallel()
 	s, dir := newSite(t), t.TempDir()
-	large := writeFile(t, filepath.Join(dir, "large"), big)
+	large := writeFile(t, filepath.Join(dir, "large"), bulky)
 	small := writeFile(t, filepath.Join(dir, "small"), "hello")
 	ids := map[string]string{}
 	enqueue := func(stdin string, args ...string) string {
@@ -83,13 +83,13 @@ func TestAFileIsTheInput(t *testing.T) {
 		return id
 	}
 	ids[enqueue("", "--input", small)] = "hello"
-	ids[enqueue("", "--input", large, "--id", "large")] = big
-	ids[enqueue("", "--input", large, "--id", "large")] = big // once more, nothing new
-	ids[enqueue("piped"+big, "--input", "-")] = "piped" + big
+	ids[enqueue("", "--input", large, "--id", "large")] = bulky
+	ids[enqueue("", "--input", large, "--id", "large")] = bulky // once more, nothing new
+	ids[enqueue("piped"+bulky, "--input", "-")] = "piped" + bulky
 	if len(ids) != 3 {
 		t.Errorf("%d jobs, want 3", len(ids))
 	}
-	if ref, want := s.get(t, "large").InputRef, fmt.Sprintf("nats-obj://weft-input/%x", sha256.Sum256([]byte(big))); ref != want {
+	if ref, want := s.get(t, "large").InputRef, fmt.Sprintf("nats-obj://weft-input/%x", sha256.Sum256([]byte(bulky))); ref != want {
 		t.Errorf("the reference is %s, want %s", ref, want)
 	}
 	spawn(t, s.args([]string{"work", "hash", "--stdin", "input", "--", "sha256sum"})...)
@@ -102,11 +102,11 @@ func TestAnInputFileIsThereForItsAttemptAlone(t *testing.T) {
 	t.Parallel()
 	s, temp := newSite(t), t.TempDir()
 	path := filepath.Join(t.TempDir(), "path")
-	s.weft(t, "enqueue", "hash", "--id", "large", "--input", writeFile(t, filepath.Join(t.TempDir(), "large"), big)).want(t, app.ExitDone)
+	s.weft(t, "enqueue", "hash", "--id", "large", "--input", writeFile(t, filepath.Join(t.TempDir(), "large"), bulky)).want(t, app.ExitDone)
 	s.weft(t, "enqueue", "hash", "--id", "text", "--input-ref", "data:,hello").want(t, app.ExitDone)
 	work := spawnWith(t, []string{"TMPDIR=" + temp}, s.args([]string{"work", "hash", "--input-file", "--", "sh", "-c",
 		`grep -q '"input_ref"' && echo "$WEFT_INPUT_FILE" >> ` + path + ` && sha256sum < "$WEFT_INPUT_FILE"`})...)
-	s.wantHash(t, "large", big)
+	s.wantHash(t, "large", bulky)
 	s.wantHash(t, "text", "hello")
 	work.signal(syscall.SIGTERM)
 	work.wait().want(t, app.ExitDone)
@@ -123,7 +123,7 @@ func TestAnInputFileIsThereForItsAttemptAlone(t *testing.T) {
 func TestEnqueueOfAFileLeavesNothingHalfDone(t *testing.T) {
 	t.Parallel()
 	s, dir := newSite(t), t.TempDir()
-	large := writeFile(t, filepath.Join(dir, "large"), big)
+	large := writeFile(t, filepath.Join(dir, "large"), bulky)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -184,11 +184,11 @@ func TestReferencesThatCannotBeOpenedEndTheirJobs(t *testing.T) {
 func TestAnHTTPInputStreams(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, big) }))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, bulky) }))
 	defer web.Close()
-	id := s.weft(t, "enqueue", "hash", "--input-ref", web.URL+"/big").want(t, app.ExitDone).lines()[0]
+	id := s.weft(t, "enqueue", "hash", "--input-ref", web.URL+"/bulky").want(t, app.ExitDone).lines()[0]
 	spawn(t, s.args([]string{"work", "hash", "--stdin", "input", "--http-hosts", strings.TrimPrefix(web.URL, "http://"), "--", "sha256sum"})...)
-	s.wantHash(t, id, big)
+	s.wantHash(t, id, bulky)
 }
 
 // TestS3InputsAndOutputs has the command fetch its input by link. It fails once, with
@@ -196,7 +196,7 @@ func TestAnHTTPInputStreams(t *testing.T) {
 func TestS3InputsAndOutputs(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t, "photos")
-	server.Put(t, "photos", "in/1.jpg", []byte(big))
+	server.Put(t, "photos", "in/1.jpg", []byte(bulky))
 	s := newSite(t)
 	var wire syncBuffer // all that is written, by whomever
 	for _, subject := range []string{"$KV.weft.>", "weft.work.*.*", "weft.later.*.*", "weft.event.>"} {
@@ -218,8 +218,8 @@ func TestS3InputsAndOutputs(t *testing.T) {
 	}
 	s.weft(t, "job", "output", "one").want(t, app.ExitFailed, "not enabled")
 	read := spawnWith(t, keys, s.args(append([]string{"job", "output", "one"}, flags...))...).wait().want(t, app.ExitDone)
-	if read.out != big {
-		t.Errorf("the output has %d bytes of %d", len(read.out), len(big))
+	if read.out != bulky {
+		t.Errorf("the output has %d bytes of %d", len(read.out), len(bulky))
 	}
 	work.signal(syscall.SIGTERM)
 	work.wait().want(t, app.ExitDone, "fetching s3://photos/in/1.jpg")

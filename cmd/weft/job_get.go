@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +44,7 @@ themselves, one a line.`,
 				_, _ = fmt.Fprintln(p.Out)
 			}
 			first = false
-			return describe(p.Out, raw)
+			return describe(p.Out, f.Now(), raw)
 		})
 	})
 }
@@ -70,13 +71,13 @@ func printRaw(out io.Writer, raw []byte) error {
 }
 
 // describe prints a record for a person.
-func describe(out io.Writer, raw []byte) error {
+func describe(out io.Writer, now time.Time, raw []byte) error {
 	var j job.Job
 	if err := json.Unmarshal(raw, &j); err != nil {
 		return fmt.Errorf("the record cannot be read, --json prints it as it is: %w", err)
 	}
 	var text strings.Builder
-	for _, f := range fields(j) {
+	for _, f := range fields(now, j) {
 		if f[1] != "" {
 			fmt.Fprintf(&text, "%-22s %s\n", f[0], printable(f[1]))
 		}
@@ -90,7 +91,7 @@ func describe(out io.Writer, raw []byte) error {
 
 // fields are the members of a record in the order a person asks for them; empty
 // ones are left out.
-func fields(j job.Job) [][2]string {
+func fields(now time.Time, j job.Job) [][2]string {
 	return [][2]string{
 		{"id", j.ID},
 		{"stage", j.Stage},
@@ -110,12 +111,12 @@ func fields(j job.Job) [][2]string {
 		{"timeout", durationText(j)},
 		{"labels", labelText(j.Labels)},
 		{"worker_id", j.WorkerID},
-		{"lease_expires_at", stamp(j.LeaseExpiresAt)},
+		{"lease_expires_at", dated(now, j.LeaseExpiresAt)},
 		{"progress", string(j.Progress)},
-		{"available_at", stamp(j.AvailableAt)},
-		{"created_at", stamp(j.CreatedAt)},
-		{"updated_at", stamp(j.UpdatedAt)},
-		{"finished_at", stamp(j.FinishedAt)},
+		{"available_at", dated(now, j.AvailableAt)},
+		{"created_at", dated(now, j.CreatedAt)},
+		{"updated_at", dated(now, j.UpdatedAt)},
+		{"finished_at", dated(now, j.FinishedAt)},
 		{"other members", strings.Join(j.UnknownMembers(), " ")},
 	}
 }

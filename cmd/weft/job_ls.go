@@ -109,7 +109,7 @@ func (p *program) list(ctx context.Context, fab *fabric.Fabric, f listFlags) err
 		case err == nil && f.asJSON:
 			err = printJob(p.Out, j, true)
 		case err == nil:
-			err = t.row(j.ID, j.Stage, string(j.State), fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts), stamp(j.UpdatedAt), ending(j))
+			err = t.row(j.ID, j.Stage, string(j.State), fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts), ago(fab.Now(), j.UpdatedAt), ending(j))
 		}
 		if err != nil {
 			return err

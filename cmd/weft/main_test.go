@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 // tests.
 func withCleanEnvironment(run func() int) int {
 	for _, pair := range os.Environ() {
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") || strings.HasPrefix(name, "AWS_") {
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "WEFT_") || strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "OTEL_") || strings.HasPrefix(name, "TRACE") {
 			_ = os.Unsetenv(name)
 		}
 	}
@@ -162,6 +163,13 @@ type process struct {
 	ended    chan struct{}
 }
 
+// asProcess is the program in a process that has not begun.
+func asProcess(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
 	return spawnWith(t, nil, args...)
@@ -170,9 +178,8 @@ func spawn(t *testing.T, args ...string) *process {
 // spawnWith starts the program with more in its environment.
 func spawnWith(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, ended: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], args...)
-	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	p := &process{t: t, cmd: asProcess(args...), ended: make(chan struct{})}
+	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	p.cmd.WaitDelay = patience
 	if err := p.cmd.Start(); err != nil {
@@ -220,6 +227,11 @@ func (p *process) url() string {
 	p.t.Helper()
 	var url string
 	poll(p.t, "the server's URL", func() bool {
+		select {
+		case <-p.ended:
+			p.t.Fatalf("%v ended\n%s", p.cmd.Args, p.err.String())
+		default:
+		}
 		line, _, ok := strings.Cut(p.out.String(), "\n")
 		url = line
 		return ok

@@ -119,6 +119,7 @@ type settings struct {
 // command makes cmd take its settings from the loader, which has been bound to
 // its flags, before it does its work.
 func (p *program) command(cmd *cobra.Command, loader *config.Loader, do func(context.Context, settings, []string) error) *cobra.Command {
+	p.completes(cmd, loader)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := loader.Load(cmd.Flags())
 		if err != nil {
@@ -136,7 +137,18 @@ func (p *program) command(cmd *cobra.Command, loader *config.Loader, do func(con
 
 // connecting binds the flags of a command that uses a server elsewhere.
 func connecting(cmd *cobra.Command, more ...string) *config.Loader {
+	return connectingBy(config.NewLoader(), cmd, more)
+}
+
+// staying is connecting for a command that runs until somebody stops it, and so
+// says more of what it does.
+func staying(cmd *cobra.Command, more ...string) *config.Loader {
 	loader := config.NewLoader()
+	loader.Default.Log.Level = "info" // before the flags are bound, which show it
+	return connectingBy(loader, cmd, more)
+}
+
+func connectingBy(loader *config.Loader, cmd *cobra.Command, more []string) *config.Loader {
 	loader.Bind(cmd.Flags(), config.Connecting...)
 	loader.Bind(cmd.Flags(), "namespace", "log.level", "log.format")
 	loader.Bind(cmd.Flags(), more...)

@@ -46,7 +46,7 @@ how many equal lines came before it. Without --data everything is forgotten.
 	loader.Default.Listen = ""
 	loader.Bind(cmd.Flags(), config.Serving...)
 	loader.Bind(cmd.Flags(), config.Identity...)
-	loader.Bind(cmd.Flags(), "namespace", "lease", "concurrency", "drain", "max_attempts", "log.level", "log.format")
+	loader.Bind(cmd.Flags(), "namespace", "lease", "concurrency", "drain", "max_attempts", "log.level", "log.format", "metrics")
 	loader.Bind(cmd.Flags(), config.Feeding...)
 	return p.command(cmd, loader, func(ctx context.Context, s settings, args []string) error {
 		stage, argv, err := oneCommandAfterDash(cmd, args)
@@ -89,7 +89,7 @@ func (p *program) run(ctx context.Context, s settings, f runFlags, stage string,
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	fresh := func() *specChecker {
-		return &specChecker{stage: stage, maxAttempts: s.MaxAttempts, timeout: f.timeout, derive: true}
+		return &specChecker{stage: stage, maxAttempts: s.MaxAttempts, timeout: f.timeout, derive: true, trace: surroundingTrace()}
 	}
 	batch, err := checkBatch(file, fresh, f.keepGoing, p.complain)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *program) runBatch(ctx context.Context, s settings, r *runOf, handler *c
 	if err != nil {
 		return err
 	}
-	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft run " + w.Stage, Server: server, Keep: true})
+	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft run " + w.Stage, Server: server, Keep: true, Version: programVersion()})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (p *program) runBatch(ctx context.Context, s settings, r *runOf, handler *c
 	if err := p.checkLease(ctx, s, a, w.Stage); err != nil {
 		return err
 	}
-	handler.inputs = a.Fabric()
+	handler.use(a)
 	err = r.through(ctx, a, w)
 	if err != nil || ctx.Err() != nil {
 		err = errors.Join(err, r.lookAgain(a, w.Stage))

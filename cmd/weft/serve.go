@@ -28,7 +28,8 @@ The data is in ./weft-data unless --data names another directory. One process
 uses a directory at a time; after a kill -9 it can be used again at once.`,
 		Example: `  weft serve
   weft serve --data /var/lib/weft --listen 127.0.0.1:4333 --sync-interval always
-  weft serve --nats-config nats.conf`,
+  weft serve --nats-config nats.conf
+  weft serve --metrics 127.0.0.1:9464`,
 		Args: cobra.NoArgs,
 	}
 	loader := config.NewLoader()
@@ -36,7 +37,7 @@ uses a directory at a time; after a kill -9 it can be used again at once.`,
 	loader.Default.Log.Level = "info"
 	loader.Bind(cmd.Flags(), config.Serving...)
 	loader.Bind(cmd.Flags(), config.Identity...)
-	loader.Bind(cmd.Flags(), "namespace", "lease", "log.level", "log.format")
+	loader.Bind(cmd.Flags(), "namespace", "lease", "log.level", "log.format", "metrics")
 	return p.command(cmd, loader, func(ctx context.Context, s settings, _ []string) error { return p.serve(ctx, s) })
 }
 

@@ -58,6 +58,42 @@ func short(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// ago says when something was, or will be, as a person would: 5m ago, in 2h. The
+// zero time is "-".
+func ago(now, t time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return "-"
+	case d < 0:
+		return "in " + roughly(-d)
+	default:
+		return roughly(d) + " ago"
+	}
+}
+
+// roughly is a duration in its greatest unit.
+func roughly(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 2*day:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/day)
+}
+
+// dated is a time for a person who may have to find it in a log. The zero time is
+// empty.
+func dated(now, t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return stamp(t) + " (" + ago(now, t) + ")"
+}
+
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""

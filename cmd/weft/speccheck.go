@@ -24,6 +24,7 @@ type specChecker struct {
 	stage       string
 	maxAttempts int64         // for the check of specs that do not say
 	timeout     time.Duration // for specs that do not say
+	trace       job.Trace     // for specs that do not say; it makes no other id
 	derive      bool          // make ids from lines, equal ones counted, so that the same lines have the same ids
 	number      bool          // make ids from lines and their numbers, so that the same file has the same ids
 
@@ -48,7 +49,10 @@ func (c *specChecker) accept(line specLine) (job.Spec, error) {
 		return spec, job.Invalid("stage %q is not the command's, %q; leave it out, or use a file for each stage", spec.Stage, c.stage)
 	}
 	spec.Stage = c.stage
-	sum := sha256.Sum256(canonical(spec))
+	var sum [sha256.Size]byte // costs more than all the rest
+	if spec.ID != "" || c.derive || c.number {
+		sum = sha256.Sum256(canonical(spec))
+	}
 	if err := c.checkID(spec.ID, line.number, sum); err != nil {
 		return spec, err
 	}
@@ -61,6 +65,9 @@ func (c *specChecker) accept(line specLine) (job.Spec, error) {
 	}
 	if spec.Timeout == 0 {
 		spec.Timeout = c.timeout
+	}
+	if spec.Trace.IsZero() {
+		spec.Trace = c.trace
 	}
 	if err := c.checkOrder(spec, line.number); err != nil {
 		return spec, err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -79,38 +78,6 @@ func (p *program) newStageResume() *cobra.Command {
 	}
 	return p.onStage(cmd, "stage resume", roles.Operate, func(ctx context.Context, f *fabric.Fabric, name string) error {
 		_, err := f.ResumeStage(ctx, name)
-		return err
-	})
-}
-
-func (p *program) newStageSet() *cobra.Command {
-	var set fabric.StageSettings
-	cmd := &cobra.Command{
-		Use:   "set STAGE",
-		Short: "Change a stage's lease or limit",
-		Long: `Set changes what all workers of the stage share. Workers that run take it over
-within some seconds, each for the jobs it claims from then on.`,
-		Example: `  weft stage set hash --lease 2m
-  weft stage set hash --concurrency 0`,
-	}
-	flags := cmd.Flags()
-	flags.DurationVar(&set.Lease, "lease", 0, "how long a claim lasts without renewal")
-	flags.IntVar(&set.Concurrency, "concurrency", 0, "jobs that may run at once, on all workers; 0 is no limit")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if !flags.Changed("lease") && !flags.Changed("concurrency") {
-			return errors.New("give --lease or --concurrency")
-		}
-		return nil
-	}
-	return p.onStage(cmd, "stage set", roles.Operate, func(ctx context.Context, f *fabric.Fabric, name string) error {
-		lease, concurrency := &set.Lease, &set.Concurrency
-		if !flags.Changed("lease") {
-			lease = nil
-		}
-		if !flags.Changed("concurrency") {
-			concurrency = nil
-		}
-		_, err := f.SetStage(ctx, name, lease, concurrency)
 		return err
 	})
 }

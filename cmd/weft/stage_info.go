@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +79,9 @@ func (p *program) printStage(f *fabric.Fabric, r fabric.StageReport) error {
 	line("stream", "%s", r.Stream)
 	line("lease", "%s", r.Lease)
 	line("concurrency", "%s", limitText(r.Concurrency))
-	line("paused", "%s", pauseText(r.Stage))
+	line("rate", "%s", rateInfo(r.Rate))
+	line("limits", "%s", limitsText(r.Stage, limitText(0)))
+	line("paused", "%s", pauseText(f.Now(), r.Stage))
 	line("waiting", "%d%s", r.Waiting, oldestText(f.Now(), r.Oldest))
 	line("running", "%d", r.Running)
 	line("delayed", "%d", r.Delayed)
@@ -113,13 +117,43 @@ func limitText(concurrency int) string {
 	return limit(concurrency)
 }
 
-func pauseText(s fabric.Stage) string {
+// rateText is a stage's rate for people.
+func rateText(r fabric.Rate) string {
+	if !r.Limited() {
+		return "-"
+	}
+	return r.String()
+}
+
+func rateInfo(r fabric.Rate) string {
+	if !r.Limited() {
+		return limitText(0)
+	}
+	return fmt.Sprintf("%s, %d at once", r, r.Burst)
+}
+
+// limitsText are a stage's limits of single values.
+func limitsText(s fabric.Stage, none string) string {
+	var limits []string
+	if s.PerKey > 0 {
+		limits = append(limits, fmt.Sprintf("%d a key", s.PerKey))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.PerLabel)) {
+		limits = append(limits, fmt.Sprintf("%d a %s", s.PerLabel[name], preview(name)))
+	}
+	if len(limits) == 0 {
+		return none
+	}
+	return strings.Join(limits, ", ")
+}
+
+func pauseText(now time.Time, s fabric.Stage) string {
 	if !s.Paused {
 		return "no"
 	}
 	text := "yes"
 	if !s.Pause.Since.IsZero() {
-		text += ", since " + stamp(s.Pause.Since)
+		text += ", since " + dated(now, s.Pause.Since)
 	}
 	if s.Pause.By != "" {
 		text += " by " + preview(s.Pause.By)

@@ -41,7 +41,7 @@ func (p *program) stages(ctx context.Context, f *fabric.Fabric, asJSON bool) err
 	if err != nil {
 		return err
 	}
-	t := newTable(p.Out, "STAGE", "WAITING", "RUNNING", "DELAYED", "BLOCKED", "SUCCEEDED", "FAILED", "CANCELLED", "PAUSED", "LEASE", "CONCURRENCY")
+	t := newTable(p.Out, "STAGE", "WAITING", "RUNNING", "DELAYED", "BLOCKED", "SUCCEEDED", "FAILED", "CANCELLED", "PAUSED", "LEASE", "CONCURRENCY", "RATE", "LIMITS")
 	var unread error
 	var latest fabric.StageStatus
 	for _, s := range all {
@@ -58,7 +58,7 @@ func (p *program) stages(ctx context.Context, f *fabric.Fabric, asJSON bool) err
 		default:
 			err = t.row(s.Name, fmt.Sprint(s.Waiting), fmt.Sprint(s.Running), fmt.Sprint(s.Delayed),
 				countOf(s, s.Blocked), countOf(s, s.Succeeded), countOf(s, s.Failed), countOf(s, s.Cancelled),
-				yesNo(s.Paused), s.Lease.String(), limit(s.Concurrency))
+				yesNo(s.Paused), s.Lease.String(), limit(s.Concurrency), rateText(s.Rate), limitsText(s.Stage, "-"))
 		}
 		if err != nil {
 			return err
@@ -82,22 +82,30 @@ type stageStatus struct {
 	Running int    `json:"running"`
 	Delayed int    `json:"delayed"`
 	fabric.Counts
-	CountedAt   time.Time `json:"counted_at,omitzero"`
-	CountsStale bool      `json:"counts_stale"`
-	Paused      bool      `json:"paused"`
-	PausedAt    time.Time `json:"paused_at,omitzero"`
-	PausedBy    string    `json:"paused_by,omitempty"`
-	PauseReason string    `json:"pause_reason,omitempty"`
-	Lease       string    `json:"lease"`
-	Concurrency int       `json:"concurrency"`
-	Lanes       []int     `json:"lanes,omitempty"`
+	CountedAt   time.Time      `json:"counted_at,omitzero"`
+	CountsStale bool           `json:"counts_stale"`
+	Paused      bool           `json:"paused"`
+	PausedAt    time.Time      `json:"paused_at,omitzero"`
+	PausedBy    string         `json:"paused_by,omitempty"`
+	PauseReason string         `json:"pause_reason,omitempty"`
+	Lease       string         `json:"lease"`
+	Concurrency int            `json:"concurrency"`
+	Lanes       []int          `json:"lanes,omitempty"`
+	Rate        string         `json:"rate,omitempty"`
+	Burst       int            `json:"burst,omitempty"`
+	PerKey      int            `json:"per_key,omitempty"`
+	PerLabel    map[string]int `json:"per_label,omitempty"`
 }
 
 func statusJSON(s fabric.StageStatus) stageStatus {
-	return stageStatus{
+	shown := stageStatus{
 		Stage: s.Name, Waiting: s.Waiting, Running: s.Running, Delayed: s.Delayed,
 		Counts: s.Counts, CountedAt: s.Counted, CountsStale: s.Stale,
 		Paused: s.Paused, PausedAt: s.Pause.Since, PausedBy: s.Pause.By, PauseReason: s.Pause.Reason,
-		Lease: s.Lease.String(), Concurrency: s.Concurrency, Lanes: s.Stage.Lanes,
+		Lease: s.Lease.String(), Concurrency: s.Concurrency, Lanes: s.Stage.Lanes, PerKey: s.PerKey, PerLabel: s.PerLabel,
 	}
+	if s.Rate.Limited() {
+		shown.Rate, shown.Burst = s.Rate.String(), s.Rate.Burst
+	}
+	return shown
 }

@@ -49,7 +49,7 @@ func TestStageLs(t *testing.T) {
 		return line.Waiting == 0 && line.Succeeded == len(ids) && !line.CountsStale && r.err == ""
 	})
 	table := s.weft(t, "stage", "ls").want(t, app.ExitDone)
-	if got := strings.Fields(table.lines()[1]); fmt.Sprint(got) != "[slow 0 0 0 0 3 0 0 no 30s -]" {
+	if got := strings.Fields(table.lines()[1]); fmt.Sprint(got) != "[slow 0 0 0 0 3 0 0 no 30s - - -]" {
 		t.Errorf("the table is\n%s", table.out)
 	}
 	work.signal(syscall.SIGTERM)
@@ -106,12 +106,18 @@ func TestStageRefusals(t *testing.T) {
 		{[]string{"stage", "pause", "nobody"}, app.ExitNotFound, "there is no such stage"},
 		{[]string{"stage", "resume", "nobody"}, app.ExitNotFound, "there is no such stage"},
 		{[]string{"stage", "set", "nobody", "--lease", "1m"}, app.ExitNotFound, "there is no such stage"},
-		{[]string{"stage", "set", "slow"}, app.ExitUsage, "give --lease or --concurrency"},
+		{[]string{"stage", "set", "slow"}, app.ExitUsage, "give --lease, --concurrency, --rate, --per-label or --per-key"},
 		{[]string{"stage", "set", "slow", "--lease", "10ms"}, app.ExitUsage, "lease 10ms must be at least 1s"},
 		{[]string{"stage", "set", "slow", "--lease", "480h"}, app.ExitUsage, "must be at most 16h48m0s"},
 		{[]string{"stage", "set", "slow", "--concurrency", "99999999999"}, app.ExitUsage, "must be at most 1000000"},
 		{[]string{"stage", "pause", "slow", "--reason", strings.Repeat("x", 5000)}, app.ExitUsage, "longer than 4096"},
 		{[]string{"stage", "set", "slow", "--concurrency", "-1"}, app.ExitUsage, "concurrency -1 must not be negative"},
+		{[]string{"stage", "set", "slow", "--rate", "10/d"}, app.ExitUsage, "give one like 100/s, 30/m or 5/h"},
+		{[]string{"stage", "set", "slow", "--per-label", "tenant"}, app.ExitUsage, "must be formatted as key=value"},
+		{[]string{"stage", "set", "slow", "--per-label", "tenant=-1"}, app.ExitUsage, "limit -1 of label \"tenant\" is not within 0"},
+		{[]string{"stage", "set", "slow", "--per-key", "1000"}, app.ExitUsage, "limit 1000 of a key is not within 0"},
+		{[]string{"stage", "set", "slow", "--burst", "10"}, app.ExitUsage, "give --rate too"},
+		{[]string{"stage", "set", "slow", "--rate", "10/s", "--burst", "0"}, app.ExitUsage, "burst 0 is not within 1 and 100000"},
 		{[]string{"stage", "pause"}, app.ExitUsage, "give one stage"},
 	} {
 		s.weft(t, c.args...).want(t, c.code, c.says)
@@ -143,4 +149,33 @@ func TestJobLsGoesOnAfterACursor(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(ids) {
 		t.Errorf("paged %v, want %v", got, ids)
 	}
+}
+
+// TestStageLimits sets limits, looks at them and lifts them.
+func TestStageLimits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	enqueueMany(t, s, 1)
+	says := func(r result, parts ...string) {
+		t.Helper()
+		r.want(t, app.ExitDone)
+		for _, part := range parts {
+			if !strings.Contains(r.out, part) {
+				t.Errorf("no %q in\n%s", part, r.out)
+			}
+		}
+	}
+	s.weft(t, "stage", "set", "slow", "--rate", "5/m", "--burst", "7").want(t, app.ExitDone)
+	says(s.weft(t, "stage", "ls"), "RATE", "5/m")
+	says(s.weft(t, "stage", "info", "slow"), "5/m, 7 at once")
+	says(s.weft(t, "stage", "info", "slow", "--json"), `"rate":"5/m","burst":7`)
+	s.weft(t, "stage", "set", "slow", "--lease", "1m").want(t, app.ExitDone)
+	says(s.weft(t, "stage", "info", "slow"), "5/m, 7 at once")
+	s.weft(t, "stage", "set", "slow", "--per-label", "tenant=3,zone=2", "--per-key", "1").want(t, app.ExitDone)
+	says(s.weft(t, "stage", "ls"), "1 a key, 3 a tenant, 2 a zone")
+	s.weft(t, "stage", "set", "slow", "--per-label", "zone=0", "--per-key", "0").want(t, app.ExitDone)
+	says(s.weft(t, "stage", "info", "slow", "--json"), `"per_label":{"tenant":3}`)
+	s.weft(t, "stage", "set", "slow", "--per-label", "tenant=0").want(t, app.ExitDone)
+	s.weft(t, "stage", "set", "slow", "--rate", "0").want(t, app.ExitDone)
+	says(s.weft(t, "stage", "info", "slow"), "no limit")
 }

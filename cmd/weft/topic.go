@@ -29,5 +29,7 @@ dot is a member of a group:
 Every setting, with its flag, its variable and its default:
 
 ` + list.String(),
+		Example: `  weft work hash --config weft.yaml -- sha256sum
+  WEFT_CONFIG=weft.yaml weft serve`,
 	}
 }

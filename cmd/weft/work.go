@@ -19,10 +19,10 @@ input_ref names: a data: URI, a nats-obj:// object, and with their flags s3://
 and http(s)://. With --input-file that comes as a temporary file, WEFT_INPUT_FILE.
 An s3:// input has a link too, WEFT_INPUT_URL, which is a secret. The environment
 has WEFT_JOB_ID WEFT_STAGE WEFT_ATTEMPT WEFT_FENCE WEFT_INPUT_REF WEFT_KEY and
-WEFT_WORKER_ID. Exit 0 is success, and stdout is the output; 65 is a permanent
-failure; 75 gives the job back at no charge; anything else is a failure that is
-tried again. The end of stderr is the reason. To stop it, the whole process
-group gets SIGTERM, and SIGKILL 5 s later.`
+WEFT_WORKER_ID, and TRACEPARENT if the job has a trace. Exit 0 is success, and
+stdout is the output; 65 is a permanent failure; 75 gives the job back at no
+charge; anything else is a failure that is tried again. The end of stderr is the
+reason. To stop it, the whole process group gets SIGTERM, and SIGKILL 5 s later.`
 
 func (p *program) newWork() *cobra.Command {
 	var id string
@@ -39,14 +39,14 @@ The first SIGINT or SIGTERM drains: no new jobs are taken, and running ones have
 the time of --drain before they are stopped and given back at no charge. The
 second stops them at once.`,
 		Example: `  weft work hash -- sha256sum
-  weft work resize --concurrency 8 --lease 2m -- ./resize.sh --quality 80`,
+  weft work resize --concurrency 8 --lease 2m -- ./resize.sh --quality 80
+  weft work hash --metrics 127.0.0.1:9464 --log-format json -- sha256sum`,
 		Args: checkDash,
 	}
 	cmd.Flags().StringVar(&id, "id", "", "`WORKER` id; a fresh one by default")
 	cmd.Flags().BoolVar(&keeper, "keeper", true, "run a keeper beside the work; by default not with --role runner")
 	command.bind(cmd)
-	loader := connecting(cmd, append([]string{"lease", "concurrency", "drain"}, config.Feeding...)...)
-	loader.Default.Log.Level = "info"
+	loader := staying(cmd, append([]string{"lease", "concurrency", "drain", "metrics"}, config.Feeding...)...)
 	return p.command(cmd, loader, func(ctx context.Context, s settings, args []string) error {
 		stage, argv, err := oneCommandAfterDash(cmd, args)
 		if err != nil {
@@ -73,7 +73,7 @@ func (p *program) work(ctx context.Context, s settings, handler *commandHandler,
 	ctx, second, stop := app.Signals(ctx)
 	defer stop()
 	w.Abort = second
-	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft work " + w.Stage, Keep: keeper})
+	a, err := app.Start(ctx, app.Options{Config: s.Config, Logger: s.log, Name: "weft work " + w.Stage, Keep: keeper, Version: programVersion(), Stages: []string{w.Stage}})
 	if err != nil {
 		return stoppedOr(ctx, err)
 	}
@@ -81,7 +81,7 @@ func (p *program) work(ctx context.Context, s settings, handler *commandHandler,
 	if err := p.checkLease(ctx, s, a, w.Stage); err != nil {
 		return stoppedOr(ctx, err)
 	}
-	handler.inputs = a.Fabric()
+	handler.use(a)
 	return a.Work(ctx, w)
 }
 

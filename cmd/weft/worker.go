@@ -16,10 +16,11 @@ import (
 
 func (p *program) newWorker() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "worker",
-		Short: "Look at workers",
-		Args:  noSuchCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "worker",
+		Short:   "Look at workers",
+		Example: `  weft worker ls`,
+		Args:    noSuchCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(p.newWorkerLs())
 	return cmd
@@ -60,7 +61,7 @@ func (p *program) workers(ctx context.Context, fab *fabric.Fabric, asJSON bool) 
 		case err == nil && asJSON:
 			err = json.NewEncoder(p.Out).Encode(w)
 		case err == nil:
-			err = t.row(w.ID, w.Host, fmt.Sprint(w.PID), strings.Join(w.Stages, ","), busy(w), stamp(w.Started), runningJobs(w))
+			err = t.row(w.ID, w.Host, fmt.Sprint(w.PID), strings.Join(w.Stages, ","), busy(w), ago(fab.Now(), w.Started), runningJobs(w))
 		}
 		if err != nil {
 			return err

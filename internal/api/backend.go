@@ -46,6 +46,9 @@ func (s *Service) enqueue(ctx context.Context, data []byte) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if spec.Trace.IsZero() {
+		spec.Trace = traceOf(ctx)
+	}
 	j, err := s.f.Enqueue(ctx, spec, fabric.OnConflict(policy))
 	return record(cmp.Or(j.ID, spec.ID), j, err)
 }

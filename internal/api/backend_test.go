@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
 	"github.com/weft-fabric/weft/job"
 )
 
@@ -37,6 +40,32 @@ func TestABackendsWholeDay(t *testing.T) {
 	if j := call[job.Job](s, "cancel", o{"id": "a"}); j.State != job.StateCancelled || j.Reason == "" {
 		t.Fatalf("%+v", j)
 	}
+}
+
+func TestTraceOfARequest(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	const first = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	const second = "00-11111111111111111111111111111111-2222222222222222-00"
+	for _, test := range []struct{ id, header, member, want string }{
+		{"none", "", "", ""}, {"header", first, "", first}, {"member", "", second, second},
+		{"both", first, second, second}, {"malformed", "nonsense", "", ""},
+	} {
+		msg := nats.NewMsg("weft.api.enqueue")
+		msg.Header.Set("traceparent", test.header)
+		msg.Data = fmt.Appendf(nil, `{"id":%q,"stage":"hash","input_ref":"data:,x"}`, test.id)
+		if test.member != "" {
+			msg.Data = fmt.Appendf(nil, `{"id":%q,"stage":"hash","input_ref":"data:,x","traceparent":%q}`, test.id, test.member)
+		}
+		answer, err := s.nc.RequestMsg(msg, patience)
+		if err != nil || answer.Header.Get(micro.ErrorCodeHeader) != "" {
+			t.Fatalf("%s: %v %s", test.id, err, answer.Data)
+		}
+		if got := s.get(test.id).Trace.Parent; got != test.want {
+			t.Errorf("%s: the record has the trace %q, want %q", test.id, got, test.want)
+		}
+	}
+	s.refused("invalid_job", "enqueue", `{"id":"bad","stage":"hash","input_ref":"data:,x","traceparent":"nonsense"}`, "traceparent")
 }
 
 func TestConflictPolicies(t *testing.T) {

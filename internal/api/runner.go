@@ -101,7 +101,7 @@ func (s *Service) giveBack(r *fabric.Runner, claims []job.Claim) {
 	for _, c := range claims {
 		returning.Go(func() {
 			if err := r.Settle(ctx, c, job.Released()); err != nil {
-				s.log.Warn("job not given back", "job", c.Job.ID, "error", err)
+				s.log.Warn("job not given back", "job", c.Job.ID, "stage", c.Job.Stage, "attempt", c.Job.Attempt, "fence", c.Job.Fence, "worker", c.Token.WorkerID, "error", err)
 			}
 		})
 	}

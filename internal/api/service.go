@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/weft-fabric/weft/fabric"
+	"github.com/weft-fabric/weft/stream"
 )
 
 const (
@@ -209,7 +210,7 @@ func (s *Service) serve(ctx context.Context, v *verb, req micro.Request) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	a, err := v.run(ctx, req.Data())
+	a, err := v.run(withTrace(ctx, stream.TraceOf(req.Headers().Get)), req.Data())
 	s.send(v, req, a, err)
 	v.count(time.Since(began), err)
 }

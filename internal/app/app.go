@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,8 +15,10 @@ import (
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/api"
 	"github.com/weft-fabric/weft/internal/embed"
+	"github.com/weft-fabric/weft/internal/metrics"
 	"github.com/weft-fabric/weft/internal/roles"
 	"github.com/weft-fabric/weft/job"
+	"github.com/weft-fabric/weft/tracing"
 )
 
 const (
@@ -24,6 +27,9 @@ const (
 	// stopTimeout bounds the end of everything but the worker, whose drain has a
 	// limit of its own.
 	stopTimeout = 15 * time.Second
+	// flushTimeout bounds how long the end of a process waits for a collector of
+	// traces that does not answer.
+	flushTimeout = 3 * time.Second
 	// keeperPause is the wait before a keeper that failed starts again.
 	keeperPause = time.Second
 )
@@ -40,8 +46,10 @@ type Options struct {
 	Keep bool
 	// API answers requests of backends and runners beside everything else.
 	API bool
-	// Version is the program's, as the API tells it.
+	// Version is the program's, as the API, the metrics and the traces tell it.
 	Version string
+	// Stages are those that the metrics show the state of; none are all.
+	Stages []string
 }
 
 // App is a running process: a connection, the fabric, and maybe a server, a
@@ -54,6 +62,11 @@ type App struct {
 	conn     *nats.Conn
 	refusals *Refusals
 	fabric   *fabric.Fabric
+
+	metrics    *metrics.Metrics // nil if none are served
+	metricsURL string
+	tracer     *tracing.Tracer           // nil if no traces are made
+	connection atomic.Pointer[nats.Conn] // is conn, for those who ask before it is there
 }
 
 // Start brings the parts up. When it fails, none is left.
@@ -67,6 +80,12 @@ func Start(ctx context.Context, o Options) (_ *App, err error) {
 			err = errors.Join(err, a.Stop())
 		}
 	}()
+	if err := a.trace(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.measure(); err != nil {
+		return nil, err
+	}
 	if err := a.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -115,6 +134,7 @@ func (a *App) connected(nc *nats.Conn, err error) error {
 		return err
 	}
 	a.conn = nc
+	a.connection.Store(nc)
 	a.refusals = HearRefusals(nc, a.options.Config, a.options.Logger)
 	a.cleanups.add("the connection", func(context.Context) error {
 		nc.Close()
@@ -132,12 +152,19 @@ func (a *App) open(ctx context.Context) error {
 	// Who keeps has to offer items and to make consumers, and so has the permission to.
 	role := roles.Role(a.options.Config.Connection.Role)
 	o.OfferBySchedule = role == roles.Runner && !a.options.Keep
+	if a.metrics != nil {
+		o.Observer = a.metrics
+	}
+	if a.tracer != nil {
+		o.Tracer = a.tracer
+	}
 	o.LeavePauses = o.OfferBySchedule || role == roles.Backend
 	f, err := fabric.Open(ctx, a.conn, o)
 	if err != nil {
 		return openError(a.conn, Refused(ctx, err))
 	}
 	a.fabric = f
+	a.observe()
 	a.cleanups.add("the fabric", func(context.Context) error {
 		f.Close()
 		return nil

@@ -55,6 +55,8 @@ func TestExitCodes(t *testing.T) {
 		{&app.ServerError{Err: errors.New("none")}, app.ExitNoServer},
 		{fmt.Errorf("open: %w", &fabric.ServerError{Reason: "too old", Err: errors.New("old")}), app.ExitNoServer},
 		{nats.ErrNoServers, app.ExitNoServer},
+		{&jetstream.APIError{Code: 503, ErrorCode: 10008}, app.ExitNoServer},
+		{&jetstream.APIError{Code: 503, ErrorCode: 10023}, app.ExitFailed},
 		{nats.ErrNoResponders, app.ExitNoServer},
 		{fmt.Errorf("get: %w", nats.ErrTimeout), app.ExitNoServer},
 		{context.DeadlineExceeded, app.ExitNoServer},

@@ -1,15 +1,19 @@
 package app
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"github.com/synadia-io/orbit.go/natscontext"
 
 	"github.com/weft-fabric/weft/config"
@@ -73,10 +77,10 @@ func clientOptions(c config.Connection, namespace string) ([]nats.Option, error)
 	options = append(options, credentials...)
 	options = append(options, inbox(c, namespace)...)
 	if c.TLS.Cert != "" {
-		options = append(options, nats.ClientCert(c.TLS.Cert, c.TLS.Key))
+		options = append(options, given("--tlscert "+c.TLS.Cert, nats.ClientCert(c.TLS.Cert, c.TLS.Key)))
 	}
 	if c.TLS.CA != "" {
-		options = append(options, nats.RootCAs(c.TLS.CA))
+		options = append(options, given("--tlsca "+c.TLS.CA, nats.RootCAs(c.TLS.CA)))
 	}
 	if c.TLS.First {
 		options = append(options, nats.TLSHandshakeFirst())
@@ -109,11 +113,14 @@ func inbox(c config.Connection, namespace string) []nats.Option {
 func credentials(c config.Connection) ([]nats.Option, error) {
 	switch {
 	case c.Creds != "":
+		if err := checkCreds(c.Creds); err != nil {
+			return nil, Usage("--creds %s: %w", c.Creds, reason(err))
+		}
 		return []nats.Option{nats.UserCredentials(c.Creds)}, nil
 	case c.NKey != "":
 		option, err := nats.NkeyOptionFromSeed(c.NKey)
 		if err != nil {
-			return nil, Usage("nkey file %s: %w", c.NKey, err)
+			return nil, Usage("--nkey %s: %w", c.NKey, reason(err))
 		}
 		return []nats.Option{option}, nil
 	case c.User != "" && c.Password == "":
@@ -122,6 +129,39 @@ func credentials(c config.Connection) ([]nats.Option, error) {
 		return []nats.Option{nats.UserInfo(c.User, c.Password)}, nil
 	}
 	return nil, nil
+}
+
+// checkCreds reads a credentials file, which the client does at every connect: a
+// file that is not there would look like a server that refuses it.
+func checkCreds(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	seed, err := nkeys.ParseDecoratedUserNKey(text)
+	if err != nil {
+		return fmt.Errorf("it is no credentials file: %w", err)
+	}
+	seed.Wipe()
+	return nil
+}
+
+// reason is the cause of a path error whose path the caller names already.
+func reason(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		return at.Err
+	}
+	return err
+}
+
+// given makes what is wrong with an option the mistake of whoever gave it.
+func given(what string, option nats.Option) nats.Option {
+	return func(o *nats.Options) error {
+		if err := option(o); err != nil {
+			return Usage("%s: %w", what, reason(err))
+		}
+		return nil
+	}
 }
 
 // lasting keeps a connection up and says in the log what becomes of it.
@@ -148,16 +188,28 @@ func lasting(name string, log *slog.Logger) []nats.Option {
 
 // connectError says which server was asked and what to do about it.
 func connectError(c config.Connection, asked []string, err error) error {
+	if usage, ok := errors.AsType[*UsageError](err); ok {
+		return usage
+	}
 	where := redactAll(asked)
 	switch {
 	case where == "": // no server was asked: the context could not be read
 		return Usage("nats context %q: %w; see nats context ls", c.Context, err)
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.Is(err, syscall.ECONNREFUSED):
 		return &ServerError{fmt.Errorf("no server answers at %s (%w); start one with weft serve, or name another with --server or NATS_URL", where, err)}
+	case certificateRefused(err):
+		return &ServerError{fmt.Errorf("server %s shows a certificate that is not trusted (%w); name its authority with --tlsca", where, err)}
 	case errors.Is(err, nats.ErrAuthorization):
 		return &ServerError{fmt.Errorf("server %s refuses who asks (%w); give --creds, --user or --nkey", where, err)}
 	}
 	return &ServerError{fmt.Errorf("server %s cannot be used: %w", where, err)}
+}
+
+// certificateRefused reports whether this side does not trust the server. That the
+// server does not trust this side is not known by a type.
+func certificateRefused(err error) bool {
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok
 }
 
 // redact shows a server's address without who asks: a user without password is a

@@ -108,6 +108,9 @@ func unreachable(err error) bool {
 	if _, ok := errors.AsType[*fabric.ServerError](err); ok {
 		return true
 	}
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == clusterUnavailable {
+		return true
+	}
 	for _, sign := range []error{
 		nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed,
 		nats.ErrDisconnected, nats.ErrAuthorization, nats.ErrAuthExpired,
@@ -121,6 +124,9 @@ func unreachable(err error) bool {
 	}
 	return false
 }
+
+// clusterUnavailable is how JetStream says that too few of its servers are there.
+const clusterUnavailable jetstream.ErrorCode = 10008
 
 // Line gives an error as one line.
 func Line(err error) string {

@@ -48,6 +48,12 @@ func (a *App) Work(ctx context.Context, w Work) (err error) {
 	o.Drain = a.options.Config.Drain
 	o.StopGrace = w.Grace + stopMargin
 	o.Logger = a.options.Logger
+	if a.metrics != nil {
+		o.Hooks = a.metrics.Worker(w.Stage, o.Concurrency)
+	}
+	if a.tracer != nil {
+		o.Tracer = a.tracer
+	}
 	ctx, endBound := a.refusals.BoundBy(ctx, a.needed)
 	defer endBound()
 	wk, err := worker.New(runner, o)

@@ -3,11 +3,13 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/job"
 	"github.com/weft-fabric/weft/kv"
 	"github.com/weft-fabric/weft/worker"
@@ -20,8 +22,14 @@ import (
 const (
 	growthSlots  = 64
 	growthStages = 10
-	// growthFew is how many jobs lie behind the ones that are drained first.
+	// growthFew is how many jobs lie behind the ones that are drained first, and
+	// how many are delayed.
 	growthFew = 10_000
+	// growthConnections is how many workers drain together, each with a connection
+	// and a slot of its own.
+	growthConnections = 1000
+	// delayedApart is how far the times of delayed jobs are apart.
+	delayedApart = 500 * time.Microsecond
 )
 
 // growth measures with Options.Growth jobs behind.
@@ -51,8 +59,13 @@ func (r *run) growth(ctx context.Context) error {
 	if _, err := r.drainBefore(ctx, one, many, fewInOne); err != nil {
 		return err
 	}
-	_, err = r.drainBefore(ctx, ten, many, fewInTen)
-	return err
+	if _, err := r.drainBefore(ctx, ten, many, fewInTen); err != nil {
+		return err
+	}
+	if err := r.delayed(ctx); err != nil {
+		return err
+	}
+	return r.connections(ctx, fewInOne)
 }
 
 // drainBefore drains Options.Jobs jobs of stages in which then as many as behind
@@ -135,4 +148,113 @@ func (r *run) finished(ctx context.Context, n int) error {
 		}, 0
 	})
 	return err
+}
+
+// delayed measures how late delayed jobs start.
+func (r *run) delayed(ctx context.Context) error {
+	const stage = "delayed"
+	n := min(growthFew, r.o.Growth)
+	late, done := make([]time.Duration, n), make(chan struct{})
+	var started atomic.Int64
+	stop, err := r.work(ctx, stage, growthSlots, worker.HandlerFunc(func(_ context.Context, t *worker.Task) job.Outcome {
+		if i := started.Add(1); i <= int64(n) {
+			due, _ := time.Parse(time.RFC3339Nano, t.Job().InputRef)
+			late[i-1] = r.f.Now().Sub(due)
+			if i == int64(n) {
+				close(done)
+			}
+		}
+		return job.Completed("data:,")
+	}), worker.Hooks{})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	begin := r.f.Now().Add(max(time.Duration(n)*delayedApart, time.Second))
+	err = r.f.EnqueueMany(ctx, func(yield func(job.Spec) bool) {
+		for i := range n {
+			spec := r.spec(stage, i)
+			spec.AvailableAt = begin.Add(time.Duration(i) * delayedApart)
+			spec.InputRef = spec.AvailableAt.Format(time.RFC3339Nano)
+			if !yield(spec) {
+				return
+			}
+		}
+	}, func(e fabric.Enqueued) error { return e.Err })
+	if err != nil {
+		return err
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	slices.Sort(late)
+	r.figure(Figure{Name: fmt.Sprintf("lateness of %d delayed jobs, p50", n), Value: float64(quantile(late, 0.5).Milliseconds()), Unit: "ms"})
+	r.figure(Figure{Name: fmt.Sprintf("lateness of %d delayed jobs, p99", n), Value: float64(quantile(late, 0.99).Milliseconds()), Unit: "ms"})
+	return nil
+}
+
+// connections drains with very many workers that have little each.
+func (r *run) connections(ctx context.Context, bound float64) error {
+	const stage = "crowd"
+	n := min(growthConnections, r.o.Growth)
+	if err := r.enqueue(ctx, stage, r.o.Jobs); err != nil {
+		return err
+	}
+	var settled atomic.Int64
+	all := make(chan struct{})
+	hooks := worker.Hooks{JobSettled: func(job.Job, job.Outcome, error, time.Duration) {
+		if settled.Add(1) == int64(r.o.Jobs) {
+			close(all)
+		}
+	}}
+	began := time.Now()
+	for range n {
+		leave, err := r.join(ctx, stage, hooks)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	joined := time.Since(began)
+	select {
+	case <-all:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	r.figure(Figure{Name: fmt.Sprintf("%d workers join", n), Value: joined.Seconds(), Unit: "s"})
+	r.rate(fmt.Sprintf("drain, %d connections of 1 slot", n), r.o.Jobs, time.Since(began), bound)
+	return nil
+}
+
+// join is a worker with a connection and a slot of its own.
+func (r *run) join(ctx context.Context, stage string, hooks worker.Hooks) (leave func(), err error) {
+	opts := r.nc.Opts
+	opts.Url, opts.Servers = r.nc.ConnectedUrl(), nil
+	nc, err := opts.Connect()
+	if err != nil {
+		return nil, err
+	}
+	fo := fabric.DefaultOptions()
+	fo.Namespace, fo.Logger = r.namespace, r.o.Logger
+	f, err := fabric.Open(ctx, nc, fo)
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	other := *r
+	other.f = f
+	stop, err := other.work(ctx, stage, 1, Noop, hooks)
+	leave = func() {
+		if stop != nil {
+			stop()
+		}
+		f.Close()
+		nc.Close()
+	}
+	if err != nil {
+		leave()
+	}
+	return leave, err
 }

@@ -141,7 +141,7 @@ func (n names) runner(p *Permissions, way Way) {
 		return
 	}
 	n.reads(p)
-	p.publish(n.keys("job.*", "current.*", "worker.*")...)
+	p.publish(n.keys("job.*", "current.*", "worker.*", "rate.*", "limit.>")...)
 	p.publish(n.offers("later")...)
 	p.publish(n.under("signal.*")...) // of a job that turns out to be superseded
 	for _, work := range n.workStreams() {

@@ -289,7 +289,7 @@ func TestOperatorOperates(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease, limit := 3*time.Second, 4
-	if _, err := f.SetStage(ctx, "hash", &lease, &limit); err != nil {
+	if _, err := f.SetStage(ctx, "hash", fabric.StageChange{Lease: &lease, Concurrency: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	var tries atomic.Int64

@@ -126,6 +126,33 @@ func TestEnvironmentNamesTheAttempt(t *testing.T) {
 	}
 }
 
+// A command's trace is its attempt's: first what the process gives, then the job's
+// own, and never that of the process.
+func TestEnvironmentHasTheTraceOfTheAttempt(t *testing.T) {
+	t.Setenv("TRACEPARENT", "of the worker")
+	t.Setenv("TRACESTATE", "of the worker")
+	carried := job.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", State: "a=1"}
+	given := func(o *exec.Options) {
+		o.Environ = func(context.Context) []string { return []string{"TRACEPARENT=of the attempt"} }
+	}
+	for name, test := range map[string]struct {
+		trace  job.Trace
+		change []func(*exec.Options)
+		want   string
+	}{
+		"none":  {job.Trace{}, nil, "|"},
+		"job":   {carried, nil, carried.Parent + "|a=1"},
+		"given": {carried, []func(*exec.Options){given}, "of the attempt|a=1"},
+	} {
+		j := leased(t)
+		j.Trace = test.trace
+		o := script(t, `printf '%s|%s' "$TRACEPARENT" "$TRACESTATE"`, test.change...).Work(t.Context(), worker.NewTask(j, nil))
+		if got := string(output(t, o)); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestStdinNeedNotBeRead(t *testing.T) {
 	t.Parallel()
 	j := leased(t)

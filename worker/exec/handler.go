@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +58,10 @@ type Options struct {
 	// StderrLevel is the level at which lines of stderr are logged. The default
 	// is debug.
 	StderrLevel slog.Level
+	// Environ, if not nil, gives variables of one attempt's command beyond those of
+	// this process and the job's own, as NAME=value; they win over both. ctx is the
+	// attempt's.
+	Environ func(ctx context.Context) []string
 }
 
 // DefaultOptions are the settings that suit most commands.
@@ -157,10 +162,11 @@ func failed(err error) job.Outcome {
 	return job.Failed(err.Error())
 }
 
-// command is the attempt's command, not yet started.
-func (h *Handler) command(j job.Job, more []string) *exec.Cmd {
+// command is the attempt's command, not yet started. The trace of its environment is
+// the job's, never the one that this process itself may have been started in.
+func (h *Handler) command(ctx context.Context, j job.Job, more []string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: h.path, Args: h.argv, SysProcAttr: attributes()}
-	cmd.Env = append(os.Environ(),
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), isTrace),
 		"WEFT_JOB_ID="+j.ID,
 		"WEFT_STAGE="+j.Stage,
 		"WEFT_ATTEMPT="+strconv.FormatInt(j.Attempt, 10),
@@ -169,8 +175,17 @@ func (h *Handler) command(j job.Job, more []string) *exec.Cmd {
 		"WEFT_KEY="+j.Key,
 		"WEFT_WORKER_ID="+j.WorkerID,
 	)
+	trace := j.Trace.Environ()
+	if h.options.Environ != nil {
+		trace = append(trace, h.options.Environ(ctx)...)
+	}
+	cmd.Env = append(cmd.Env, trace...)
 	cmd.Env = append(cmd.Env, more...)
 	return cmd
+}
+
+func isTrace(variable string) bool {
+	return strings.HasPrefix(variable, job.TraceParentVariable+"=") || strings.HasPrefix(variable, job.TraceStateVariable+"=")
 }
 
 // end is how a command ended.

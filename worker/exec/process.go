@@ -44,7 +44,7 @@ func (h *Handler) run(ctx context.Context, j job.Job, in *given, log *slog.Logge
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	p, err := start(h.command(j, in.env))
+	p, err := start(h.command(ctx, j, in.env))
 	if err != nil {
 		return end{}, err
 	}
