@@ -24,11 +24,11 @@ func TestThePagesKnowTheCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	n, program := 0, wholeProgram()
 	check := func(at, line string) {
 		n++
 		for _, words := range alternatives(strings.Fields(line)[1:]) {
-			if err := known(NewRootCommand(Streams{Out: io.Discard, Err: io.Discard}), words); err != nil {
+			if err := knows(program, words); err != nil {
 				t.Errorf("%s: `%s`: %v", at, line, err)
 			}
 		}
@@ -50,6 +50,14 @@ func TestThePagesKnowTheCommands(t *testing.T) {
 	}
 }
 
+// wholeProgram has the commands too that cobra adds when the program runs.
+func wholeProgram() *cobra.Command {
+	root := NewRootCommand(Streams{Out: io.Discard, Err: io.Discard})
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
 // alternatives writes `job cancel|retry` out, which in a table is `cancel\|retry`.
 func alternatives(words []string) [][]string {
 	for i, word := range words {
@@ -66,8 +74,8 @@ func alternatives(words []string) [][]string {
 	return [][]string{words}
 }
 
-// known looks up a command line. Brackets around what may be left out are not read.
-func known(cmd *cobra.Command, words []string) error {
+// knows looks up a command line. Brackets around what may be left out are not read.
+func knows(cmd *cobra.Command, words []string) error {
 	named := true // the words until now name a command
 	for _, word := range words {
 		word = strings.Trim(word, "[]")
@@ -113,6 +121,7 @@ func hasFlag(cmd *cobra.Command, word string) error {
 }
 
 func TestWrongCommandLinesAreFound(t *testing.T) {
+	program := wholeProgram()
 	for line, wrong := range map[string]bool{
 		"job ls --state failed":                           false,
 		"job ls --stat failed":                            true,
@@ -130,7 +139,7 @@ func TestWrongCommandLinesAreFound(t *testing.T) {
 	} {
 		var err error
 		for _, words := range alternatives(strings.Fields(line)) {
-			err = errors.Join(err, known(NewRootCommand(Streams{}), words))
+			err = errors.Join(err, knows(program, words))
 		}
 		if (err != nil) != wrong {
 			t.Errorf("%s: %v", line, err)

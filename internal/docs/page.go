@@ -49,11 +49,11 @@ func (b Block) At() string { return fmt.Sprintf("%s:%d", b.Page, b.Line) }
 // At names a place in a page as compilers do.
 func (s Span) At() string { return fmt.Sprintf("%s:%d", s.Page, s.Line) }
 
-// Pages reads README.md, docs and the examples' pages below root. The error has all
+// Pages reads README.md and the pages of docs, examples and deploy below root. The error has all
 // that Parse refuses.
 func Pages(root string) ([]Page, error) {
 	names := []string{"README.md"}
-	for _, dir := range []string{"docs", "examples"} {
+	for _, dir := range []string{"docs", "examples", "deploy"} {
 		err := fs.WalkDir(os.DirFS(root), dir, func(name string, d fs.DirEntry, err error) error {
 			if d != nil && d.IsDir() && d.Name() == "node_modules" {
 				return fs.SkipDir

@@ -2,7 +2,9 @@ package docs_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,12 +43,12 @@ func wrong(t *testing.T, b docs.Block, err error) {
 func TestEachSampleOfThePagesIsTrue(t *testing.T) {
 	bin := programs(t)
 	for _, page := range pages(t) {
-		if strings.HasPrefix(page.Name, "examples/") {
-			continue // their own tests run those
+		if page.Name != "README.md" && !strings.HasPrefix(page.Name, "docs/") {
+			continue // tests of their own hold the examples and the deployment
 		}
 		t.Run(page.Name, func(t *testing.T) {
 			t.Parallel()
-			(&visit{t: t, page: page, bin: bin}).all()
+			(&visit{t: t, page: page, bin: bin, ports: map[string]string{}}).all()
 		})
 	}
 }
@@ -72,11 +74,12 @@ type visit struct {
 	page docs.Page
 	bin  string
 
-	terminal *terminal // from the first sample that needs one
-	own      string    // the URL of the page's server
-	section  string    // the section that NATS_URL is for
-	last     output    // of the block before, if Follows may compare it
-	ended    bool      // the block before has ended, and last is all of it
+	ports    map[string]string // the free one for each that the page names
+	terminal *terminal         // from the first sample that needs one
+	own      string            // the URL of the page's server
+	section  string            // the section that NATS_URL is for
+	last     output            // of the block before, if Follows may compare it
+	ended    bool              // the block before has ended, and last is all of it
 }
 
 // all goes through the page. It stops at the first sample of a shell that fails,
@@ -93,6 +96,7 @@ func (v *visit) all() {
 	if v.terminal == nil {
 		return
 	}
+	v.terminal.say("own=")
 	if err := v.terminal.close(); err != nil {
 		v.t.Errorf("\n%s: %v", v.page.Name, err)
 	}
@@ -112,10 +116,12 @@ func (v *visit) block(b docs.Block) error {
 		return nil // TestFewSamplesAreNotRun counts them
 	case b.Mark == "command":
 		return runByCI(b.Why)
+	case b.Mark == "run by":
+		return isTest(b.Why)
 	case b.Mark == "file":
 		return v.file(b)
 	case b.Mark != "":
-		return fmt.Errorf("the comment %q before it is none of not run, command and file", b.Mark)
+		return fmt.Errorf("the comment %q before it is none of not run, run by, command and file", b.Mark)
 	case b.Lang == "sh":
 		return v.shell(b)
 	case isSession(b):
@@ -142,6 +148,17 @@ func runByCI(name string) error {
 	return err
 }
 
+// isTest checks that a test of the name is there. It has to do what the sample says.
+func isTest(name string) error {
+	files, err := filepath.Glob(filepath.Join(root, "*", "*", "*_test.go"))
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)") {
+			return nil
+		}
+	}
+	return errors.Join(err, fmt.Errorf("there is no test %q below cmd or internal", name))
+}
+
 // file puts a block into the page's folder.
 func (v *visit) file(b docs.Block) error {
 	if !filepath.IsLocal(b.Why) {
@@ -162,7 +179,7 @@ func (v *visit) open() {
 		return
 	}
 	v.terminal = openTerminal(v.t, v.bin)
-	o, err := v.terminal.run("weft serve --data .server &")
+	o, err := v.terminal.run("weft serve --data .server & own=$!\n")
 	if err == nil {
 		v.own, err = v.terminal.waitForURL(o)
 	}
@@ -175,17 +192,37 @@ func (v *visit) open() {
 // use has the shell talk to a server from here on.
 func (v *visit) use(url string) { v.terminal.say("export NATS_URL=" + url) }
 
-// enter begins a section at the page's own server.
-func (v *visit) enter(section string) {
+// enter begins a section: what the last one has started ends, and NATS_URL is the
+// page's own server.
+func (v *visit) enter(section string) error {
 	v.open()
-	if v.section != section {
-		v.use(v.own)
+	if v.section == section {
+		return nil
 	}
 	v.section = section
+	v.use(v.own)
+	return v.terminal.close()
+}
+
+var port = regexp.MustCompile(`\b127\.0\.0\.1:\d+\b`)
+
+// elsewhere puts a free port in the place of each that a script names.
+func (v *visit) elsewhere(script string) string {
+	return port.ReplaceAllStringFunc(script, func(address string) string {
+		if v.ports[address] == "" {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				v.t.Fatal(err)
+			}
+			v.ports[address] = listener.Addr().String()
+			_ = listener.Close() // nothing was sent
+		}
+		return v.ports[address]
+	})
 }
 
 // staying are the commands that go on until they are interrupted.
-var staying = regexp.MustCompile(`^(bin/)?weft (serve|work|keep|job watch|job outcomes) [^&]*[^&\s]$`)
+var staying = regexp.MustCompile(`^(\w+=\S+ )*(bin/)?weft (serve|work|keep|job watch|job outcomes) [^&]*[^&\s]$`)
 
 func stays(script string) bool {
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(script, "\\\n", " ")), "\n")
@@ -194,12 +231,14 @@ func stays(script string) bool {
 	return staying.MatchString(last) && !ends
 }
 
-var serves = regexp.MustCompile(`(?m)^(bin/)?weft serve `)
+var serves = regexp.MustCompile(`(?m)^(\w+=\S+ )*(bin/)?weft serve `)
 
 // shell runs a block of sh.
 func (v *visit) shell(b docs.Block) error {
-	v.enter(b.Section)
-	script := forNow(strings.TrimRight(b.Body, "\n"))
+	if err := v.enter(b.Section); err != nil {
+		return err
+	}
+	script := v.elsewhere(forNow(strings.TrimRight(b.Body, "\n")))
 	stay := stays(script)
 	if stay {
 		script += " &\nsettled"
@@ -221,7 +260,9 @@ func (v *visit) shell(b docs.Block) error {
 
 // talk runs the commands of a session, and compares what each writes.
 func (v *visit) talk(b docs.Block) error {
-	v.enter(b.Section)
+	if err := v.enter(b.Section); err != nil {
+		return err
+	}
 	for _, part := range strings.Split("\n"+b.Body, "\n$ ")[1:] {
 		command, want, _ := strings.Cut(part, "\n")
 		o, err := v.terminal.run("{ " + command + "\n} 2>&1 || true\n")

@@ -34,11 +34,13 @@ settled() {
 	until ! kill -0 $pid 2>/dev/null || ls -l /proc/$pid/fd 2>/dev/null | grep -q socket:; do sleep 0.02; done
 }`
 
-// closing ends what a page has started and that runs still, the latest first. What
+// closing ends what a section has started and that runs still, the latest first, but
+// for the page's own server. What
 // was over by then has left its exit code. 143 is that of a process that the signal
 // met before it listened to signals.
 const closing = `
 for pid in $(jobs -p | tac); do
+	[ $pid != "$own" ] || continue
 	kill $pid 2>/dev/null || true
 	wait $pid || { code=$?; [ $code = 143 ] || { echo "one exits with $code; its words are below"; exit $code; }; }
 done
@@ -158,10 +160,10 @@ func (term *terminal) waitForURL(o output) (string, error) {
 	return "", fmt.Errorf("its weft serve does not serve\n%s", o)
 }
 
-// close ends what the page has left running.
+// close ends what a section has left running.
 func (term *terminal) close() error {
 	if o, err := term.run(closing); err != nil {
-		return fmt.Errorf("what the page has started has failed: %w", errors.Join(err, term.stderrs(o)))
+		return fmt.Errorf("what the section before this has started has failed: %w", errors.Join(err, term.stderrs(o)))
 	}
 	return nil
 }
