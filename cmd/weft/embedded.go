@@ -8,6 +8,7 @@ import (
 // embedOptions translates the settings for the embedded server. Where there is a
 // nats-server file, a setting that nobody gave is left to the file.
 func embedOptions(s settings) (*embed.Options, error) {
+	usualCollector()
 	o := &embed.Options{
 		User:       s.Connection.User,
 		Password:   s.Connection.Password,

@@ -25,8 +25,14 @@ func main() {
 // calmCollector lets the garbage collector run less often, unless somebody has
 // said how often. What a worker keeps is little, and what it throws away for each
 // job is much of what a short job costs: a tenth, by the benchmark.
-func calmCollector() {
+func calmCollector() { collectAt(300) }
+
+// usualCollector undoes calmCollector in a process that has a server in it, which
+// may keep gigabytes.
+func usualCollector() { collectAt(100) }
+
+func collectAt(percent int) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(300)
+		debug.SetGCPercent(percent)
 	}
 }
