@@ -21,13 +21,14 @@ const patience = 60 * time.Second
 // prelude is what a page's shell knows more than a reader's. The page's folder
 // stands for a clone, and a build there would compile the whole module once more,
 // since the build cache knows a package by its folder. So go works in the
-// repository, and what it builds comes into the page's bin/.
+// repository, and what it builds comes into the page's bin/; it finds the weft that
+// was built for all pages there, which spares linking it once more.
 //
 // settled waits until what was started last has a connection, by when it has read
 // its flags and listens to signals, or is over. Without /proc it waits for nothing,
 // and less is found out.
 const prelude = `
-go() { (dir=$PWD; cd "$REPOSITORY" && command go "${@/#bin\//$dir/bin/}"); }
+go() { (dir=$PWD; mkdir -p bin; cp "$(type -P weft)" bin/; cd "$REPOSITORY" && command go "${@/#bin\//$dir/bin/}"); }
 settled() {
 	[ -d /proc/$$/fd ] || return 0
 	local pid=$(jobs -p | tail -n 1)
@@ -109,10 +110,14 @@ func openTerminal(t *testing.T, bin string) *terminal {
 	return term
 }
 
-// environment is that of a reader who has set nothing.
+// environment is that of a reader who has set nothing, but for the go command.
 func environment(t *testing.T, bin string) []string {
 	t.Helper()
 	repository, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := exec.Command("go", "env", "GOENV").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +125,7 @@ func environment(t *testing.T, bin string) []string {
 		return strings.HasPrefix(pair, "NATS_") || strings.HasPrefix(pair, "WEFT_")
 	})
 	return append(env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "XDG_CONFIG_HOME="+t.TempDir(),
-		"REPOSITORY="+repository, "WEFT_LISTEN=127.0.0.1:-1")
+		"GOENV="+strings.TrimSpace(string(settings)), "REPOSITORY="+repository, "WEFT_LISTEN=127.0.0.1:-1")
 }
 
 // say gives the shell a line, unless it is gone; then the next block finds that out.
