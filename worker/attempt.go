@@ -51,19 +51,18 @@ func newAttempt(s *stage, c *job.Claim) *attempt {
 func (a *attempt) run() {
 	ctx, cancel := context.WithCancelCause(a.worker.base)
 	defer cancel(nil)
+	if a.begin(cancel) {
+		return
+	}
 	if tracer := a.worker.options.Tracer; tracer != nil {
 		ctx, a.endSpan = tracer.Attempt(ctx, *a.task.job)
 	}
-	lost := a.begin(cancel)
 	if limit := a.task.job.Timeout; limit > 0 {
 		timed, stop := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 		defer stop()
 		ctx = timed
 		over := time.AfterFunc(limit, func() { a.stop(ErrTimeout) })
 		defer over.Stop()
-	}
-	if lost != nil {
-		a.stop(lost)
 	}
 	if a.worker.add(a) {
 		a.stop(ErrDraining)
@@ -72,13 +71,20 @@ func (a *attempt) run() {
 	a.handle(ctx)
 }
 
-// begin lets the handler's context be ended from now on. The claim may have been
-// lost before.
-func (a *attempt) begin(cancel context.CancelCauseFunc) (lost error) {
+// begin lets the handler's context be ended from now on. It reports that the claim
+// was lost while it waited for a slot; the attempt is over then, and its job does
+// not start.
+func (a *attempt) begin(cancel context.CancelCauseFunc) (lost bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.cancel = cancel
-	return a.lease.lost
+	if a.lease.lost == nil {
+		a.cancel = cancel
+		return false
+	}
+	a.ended = true
+	a.task.Log().Info("claim was lost before its handler was started", "code", job.CodeStaleLease, "cause", a.lease.lost)
+	a.worker.running.Done()
+	return true
 }
 
 // stop ends the handler's context, which at a timeout ends by itself, and gives the
