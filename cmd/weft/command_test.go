@@ -293,6 +293,22 @@ func TestJobCommandsOnAMissingJob(t *testing.T) {
 	}
 }
 
+func TestOutputWaitsForTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, id := range []string{"good", "bad"} {
+		s.weft(t, "enqueue", id, "--id", id, "--input-ref", "x", "--max-attempts", "1").want(t, app.ExitDone)
+	}
+	good := spawn(t, s.args([]string{"job", "output", "good", "--wait"})...)
+	bad := spawn(t, s.args([]string{"job", "output", "bad", "--wait"})...)
+	spawn(t, s.args([]string{"work", "good", "--", "echo", "done"})...)
+	spawn(t, s.args([]string{"work", "bad", "--", "false"})...)
+	if r := good.wait().want(t, app.ExitDone); r.out != "done\n" {
+		t.Errorf("output is %q", r.out)
+	}
+	bad.wait().want(t, app.ExitRefused, "terminal_job", "failed")
+}
+
 func TestJobCommands(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -5,36 +5,21 @@ package main
 // internal/tools/natscli/go.mod names.
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/creack/pty"
 
 	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/internal/natstest"
 	"github.com/weft-fabric/weft/job"
 )
-
-// natsCommand builds the nats command, once. The go command keeps what it has built
-// in its cache, so this takes long only on a machine that has never done it.
-var natsCommand = sync.OnceValues(func() (string, error) {
-	var out, why bytes.Buffer
-	build := exec.Command("go", "-C", filepath.Join("..", "..", "internal", "tools", "natscli"), "tool", "-n", "nats")
-	build.Stdout, build.Stderr = &out, &why
-	if err := build.Run(); err != nil {
-		return "", fmt.Errorf("building the nats command: %w\n%s", err, why.String())
-	}
-	return strings.TrimSpace(out.String()), nil
-})
 
 // natsCLI is the nats command, for one server.
 type natsCLI struct {
@@ -43,11 +28,7 @@ type natsCLI struct {
 
 func newNATSCLI(t *testing.T, url string) natsCLI {
 	t.Helper()
-	path, err := natsCommand()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return natsCLI{path, url}
+	return natsCLI{natstest.Command(t), url}
 }
 
 func (n natsCLI) command(t *testing.T, args ...string) *exec.Cmd {
