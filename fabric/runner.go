@@ -48,6 +48,9 @@ type holding struct {
 	// available is when the job could first have been claimed; of a straight claim
 	// alone, for the observer.
 	available time.Time
+	// claimed is when it began to wait for a call of Claim, by the local clock;
+	// guarded by the mu of its taker.
+	claimed time.Time
 
 	mu      sync.Mutex       // one compare-and-set of a claim at a time
 	gates   []gate           // in which it has places; never changed
@@ -179,8 +182,10 @@ func (r *Runner) running(stage string) (n int) {
 func (r *Runner) handOut(h *holding) (c job.Claim, lasts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r.f.Now().Before(h.rec.Job.LeaseExpiresAt) {
-		return h.claim(), true
+	if left := h.rec.Job.LeaseExpiresAt.Sub(r.f.Now()); left > 0 {
+		c = h.claim()
+		c.Left = min(left, c.Lease)
+		return c, true
 	}
 	h.settled = true
 	r.drop(h.rec.Job.ID, h)
@@ -218,6 +223,17 @@ func (r *Runner) Claim(ctx context.Context, stage string, n int) ([]job.Claim, e
 		delete(r.takers, stage)
 	}
 	return claims, err
+}
+
+// Want says that no more than n jobs of the stage are wanted until Claim is called
+// again, although its last call asked for more and got fewer.
+func (r *Runner) Want(stage string, n int) {
+	r.mu.Lock()
+	t := r.takers[stage]
+	r.mu.Unlock()
+	if t != nil {
+		t.want(n)
+	}
 }
 
 // call gives the stage's taker to one call of Claim.

@@ -24,9 +24,13 @@ func (r *Runner) SettleThen(ctx context.Context, c job.Claim, o job.Outcome, the
 // settleAside settles in a goroutine of its own.
 func (r *Runner) settleAside(ctx context.Context, h *holding, c job.Claim, o job.Outcome, then func(error)) {
 	go func() {
-		if h != nil && !outputToStore(o) {
+		limit := leastLeft
+		if h != nil {
+			limit = h.left()
+		}
+		if h == nil || !outputToStore(o) { // else the lease is kept meanwhile
 			var cancel context.CancelFunc
-			ctx, cancel = within(ctx, h.left())
+			ctx, cancel = within(ctx, limit)
 			defer cancel()
 		}
 		then(r.Settle(ctx, c, o))

@@ -35,6 +35,8 @@ type taker struct {
 	limit  int        // guarded by mu: the stage's; 0 is none
 	rate   Rate       // guarded by mu: the stage's
 	ready  []*holding // guarded by mu: claimed and not handed out
+	review bool       // guarded by mu: they are to be looked at
+	closed bool       // guarded by mu: close sees to what is ready
 	due    []retry    // guarded by mu: retries of this worker's own jobs
 }
 
@@ -114,24 +116,39 @@ func (t *taker) closePullers() {
 // for them is not for this worker until it claims again. more is false while
 // nothing more is to be taken.
 func (t *taker) collect(n int, more bool) []job.Claim {
-	t.mu.Lock()
-	take := t.ready[:min(n, len(t.ready))]
-	t.ready = t.ready[len(take):]
-	t.asked = n - len(take)
-	if !more {
-		t.asked = 0
-	}
-	t.mu.Unlock()
-	claims := make([]job.Claim, 0, len(take))
-	for _, h := range take {
-		if c, lasts := t.r.handOut(h); lasts {
-			claims = append(claims, c)
+	var claims []job.Claim
+	for { // again if what was ready has lapsed
+		t.mu.Lock()
+		take := t.ready[:min(n, len(t.ready))]
+		t.ready = t.ready[len(take):]
+		if t.asked = n - len(take); !more {
+			t.asked = 0
+		}
+		t.mu.Unlock()
+		if len(take) == 0 {
+			break
+		}
+		claims = make([]job.Claim, 0, len(take))
+		for _, h := range take {
+			if c, lasts := t.r.handOut(h); lasts {
+				claims = append(claims, c)
+			}
+		}
+		if len(claims) > 0 {
+			return claims
 		}
 	}
-	if len(claims) == 0 && more {
+	if more {
 		t.ask()
 	}
 	return claims
+}
+
+// want lowers what was asked for.
+func (t *taker) want(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked = min(t.asked, max(0, n))
 }
 
 // Room is how many more items may be on their way, as the pullers want to know.
@@ -211,11 +228,57 @@ func (t *taker) finish(h *holding) {
 	t.mu.Lock()
 	t.inWork--
 	if h != nil {
+		h.claimed = time.Now()
 		t.ready = append(t.ready, h)
+		t.reviewLater(h.stage.Lease)
 	}
 	t.mu.Unlock()
 	t.poke()
 	t.claiming.Done()
+}
+
+// readyFor is how long a claimed job waits for a call of Claim, and readyPart the
+// part of its lease that it may wait, before it is given back: whoever asked for it
+// does not come for it.
+const (
+	readyFor  = time.Second
+	readyPart = 6
+)
+
+// reviewLater has what is ready looked at. mu is held.
+func (t *taker) reviewLater(lease time.Duration) {
+	if !t.review {
+		t.review = true
+		after := min(readyFor, lease/readyPart)
+		time.AfterFunc(after, func() { t.giveBackStale(lease, after) })
+	}
+}
+
+// giveBackStale gives back, at no charge, what has been ready for too long, and asks
+// for no more before the next call of Claim.
+func (t *taker) giveBackStale(lease, after time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.review = false
+	for !t.closed && len(t.ready) > 0 && time.Since(t.ready[0].claimed) >= after {
+		h := t.ready[0]
+		t.ready, t.asked = t.ready[1:], 0
+		go t.giveBack(h)
+	}
+	if len(t.ready) > 0 {
+		t.reviewLater(lease)
+	}
+}
+
+func (t *taker) giveBack(h *holding) {
+	h.mu.Lock()
+	c := h.claim()
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackWait)
+	defer cancel()
+	if err := t.r.Settle(ctx, c, job.Released()); err != nil {
+		t.r.log.Warn("job not given back", attemptOf(c.Job), "error", err)
+	}
 }
 
 // poke has the caller of claim look again.
@@ -234,6 +297,9 @@ const giveBackWait = 5 * time.Second
 // close stops taking and gives back what was claimed and not handed out.
 func (t *taker) close(claims []job.Claim) {
 	t.closePullers()
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
 	t.claiming.Wait()
 	for _, h := range t.ready {
 		h.mu.Lock()

@@ -168,7 +168,7 @@ func putText(raw []byte, dst *string) (ok bool) {
 // putState is putText for a state, of which there are few.
 func putState(raw []byte, dst *State) bool {
 	for _, s := range states {
-		if len(raw) == len(s)+2 && string(raw[1:len(raw)-1]) == string(s) {
+		if len(raw) == len(s)+2 && raw[0] == '"' && raw[len(raw)-1] == '"' && string(raw[1:len(raw)-1]) == string(s) {
 			*dst = s
 			return true
 		}

@@ -21,7 +21,7 @@ var plainSeeds = []string{
 	`{"id":"a","state":"waiting","id":"b"}`,
 	`{"id":"a","state":"waiting","odd":1}`,
 	`{"id":"a","state":"waiting","labels":{"a":1}}`,
-	`{"id":"a","state":"waiting",}`,
+	`{"id":"a","state":[waiting]}`,
 	`{"id":"a","state":"odd"}`,
 	`{"id":"\u0061","state":"waiting"}`,
 	`{"id":"a","state":"waiting","labels":{"a":"b"},"timeout":"1m","dependencies":["b"],"waiting_on":["b"],"on_dependency_failure":"cancel"}`,

@@ -130,6 +130,9 @@ type Claim struct {
 	Token Token
 	// Lease is how long each renewal extends the lease; renew every third of it.
 	Lease time.Duration
+	// Left is how much of the lease was left when the claim was handed out; 0 means
+	// all of it.
+	Left time.Duration
 	// Nudge hints that something may have happened to the job that its holder
 	// should learn of by renewing now. It may be nil.
 	Nudge *Nudge

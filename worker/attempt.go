@@ -83,8 +83,18 @@ func (a *attempt) begin(cancel context.CancelCauseFunc) (lost bool) {
 	}
 	a.ended = true
 	a.task.Log().Info("claim was lost before its handler was started", "code", job.CodeStaleLease, "cause", a.lease.lost)
+	a.leave()
 	a.worker.running.Done()
 	return true
+}
+
+// leave tells a fabric that wants to know that a claim which was lost has no handler
+// that runs.
+func (a *attempt) leave() {
+	if leaver, ok := a.worker.fabric.(Leaver); ok {
+		claim := *a.lease.claim
+		a.worker.running.Go(func() { leaver.Leave(claim) })
+	}
 }
 
 // stop ends the handler's context, which at a timeout ends by itself, and gives the
@@ -166,7 +176,7 @@ func (a *attempt) conclude(end ending, took time.Duration) {
 	c := &conclusion{a: a, outcome: a.verdict(end), took: took, stray: end.stray}
 	if a.lease.lost != nil {
 		c.err = a.lease.lost
-		a.worker.clerk.take(c)
+		c.end()
 		return
 	}
 	if c.free = c.outcome.Open() == nil && a.stage.settleFreely(); !c.free {
@@ -196,14 +206,19 @@ func (c *conclusion) settle() {
 	a.worker.fabric.SettleThen(a.worker.base, *a.lease.claim, c.outcome, c.settled)
 }
 
-// settled is called with the answer, by a goroutine that must not wait.
+// settled is called with the answer, by a goroutine that must not wait: others bring
+// theirs behind it. Logs and hooks may take their time, so they get one of their own.
 func (c *conclusion) settled(err error) {
-	if c.err = err; err != nil && c.again < 2 && (errors.Is(err, job.ErrInvalidJob) || errors.Is(err, job.ErrLeaseExpired)) {
+	c.err = err
+	switch {
+	case err != nil && c.again < 2 && (errors.Is(err, job.ErrInvalidJob) || errors.Is(err, job.ErrLeaseExpired)):
 		c.again++
 		go c.settleAgain()
-		return
+	case err == nil && c.outcome.Kind() == job.KindCompleted && c.a.endSpan == nil && c.a.worker.hooks.JobSettled == nil:
+		c.end()
+	default:
+		go c.end()
 	}
-	c.a.worker.clerk.take(c)
 }
 
 // settleAgain settles once more: a failure in place of an outcome that was refused,
@@ -218,7 +233,7 @@ func (c *conclusion) settleAgain() {
 	c.settle()
 }
 
-// end says what has become of the attempt. It is called by the clerk.
+// end says what has become of the attempt, and then ends it.
 func (c *conclusion) end() {
 	a := c.a
 	switch {
@@ -232,9 +247,8 @@ func (c *conclusion) end() {
 			"reason", c.outcome.Reason(), "cause", a.lease.lost)
 		a.span(c.outcome, a.lease.lost)
 		a.worker.hooks.lost(a.task.job, a.lease.lost, c.took)
-		if leaver, ok := a.worker.fabric.(Leaver); ok && !c.stray {
-			claim := *a.lease.claim
-			a.worker.running.Go(func() { leaver.Leave(claim) })
+		if !c.stray {
+			a.leave()
 		}
 	}
 	if c.free {
@@ -272,6 +286,7 @@ func (a *attempt) release() {
 	defer a.worker.running.Done()
 	a.end(false)
 	if a.lease.lost != nil {
+		a.leave()
 		return
 	}
 	answer := make(chan error, 1)

@@ -32,6 +32,12 @@ type Fabric interface {
 	SettleThen(ctx context.Context, c job.Claim, o job.Outcome, then func(error))
 }
 
+// Wanter is a fabric that can be told that fewer jobs are wanted than the last call
+// of Claim asked for: no more than n, until Claim is called again. Want must not block.
+type Wanter interface {
+	Want(stage string, n int)
+}
+
 // Leaver is a fabric that wants to know when the handler of a claim that was lost, to
 // a cancel or to another worker, has returned. Until then it may count as running.
 type Leaver interface {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,10 +47,11 @@ type lease struct {
 
 // open begins to keep the lease of a claim: due is called when a renewal is.
 func (l *lease) open(c *job.Claim, now time.Time, due func()) {
-	l.claim, l.until = c, now.Add(c.Lease)
-	every := l.every(renewalsPerLease)
-	l.regular = now.Add(every)
-	l.timer = time.AfterFunc(every, due)
+	left := cmp.Or(c.Left, c.Lease)
+	l.claim, l.until = c, now.Add(left)
+	first := max(l.every(renewalsPerLease)-(c.Lease-left), 0)
+	l.regular = now.Add(first)
+	l.timer = time.AfterFunc(first, due)
 }
 
 // every is the wait that fits n times into the lease.

@@ -22,21 +22,32 @@ const (
 
 // pace reckons how many jobs to claim ahead.
 type pace struct {
-	since  time.Time
+	since  time.Time // when the starts that are counted began
+	last   time.Time // the last start
 	starts int
 	ahead  int
 }
 
-// start counts a handler that begins.
-func (p *pace) start(now time.Time) {
+// start counts a handler that begins. It reports whether less is to be claimed ahead
+// than before.
+func (p *pace) start(now time.Time) (less bool) {
 	p.starts++
+	p.last = now
 	took := now.Sub(p.since)
 	if took < paceFor {
-		return
+		return false
 	}
+	before := p.ahead
 	p.ahead = min(aheadMost, int(time.Duration(p.starts)*aheadFor/took))
 	p.since, p.starts = now, 0
+	return p.ahead < before
 }
 
-// slowed forgets the pace.
-func (p *pace) slowed() { p.ahead = 0 }
+// rested forgets the pace when nothing has started for a while.
+func (p *pace) rested(now time.Time) bool {
+	if now.Sub(p.last) < 2*paceFor {
+		return false
+	}
+	p.ahead = 0
+	return true
+}

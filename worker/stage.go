@@ -25,6 +25,7 @@ type stage struct {
 	queue    []*attempt      // guarded by mu: claimed ahead, in the order of their claims
 	pace     pace            // guarded by mu
 	review   bool            // guarded by mu: the queue is to be looked at for stale claims
+	watched  bool            // guarded by mu: the pace is looked at from time to time
 	settling int             // guarded by mu: settlements under way whose slots are free
 	resting  []chan *attempt // guarded by mu: goroutines that wait for a slot to serve, the latest last
 	over     bool            // guarded by mu: nobody needs to rest any more
@@ -91,11 +92,47 @@ func (s *stage) awaitRoom() int {
 // that are taken. While some wait that were claimed ahead, a few more are not worth
 // a call of their own. mu is held.
 func (s *stage) room() int {
-	n := s.concurrency + s.pace.ahead - s.running - len(s.queue)
+	n := s.wanted()
 	if len(s.queue) > 0 && n <= s.pace.ahead/4 {
 		return 0
 	}
-	return max(0, n)
+	return n
+}
+
+// wanted is room to the last claim. mu is held.
+func (s *stage) wanted() int {
+	return max(0, s.concurrency+s.pace.ahead-s.running-len(s.queue))
+}
+
+// begins counts a handler that begins, and has the pace looked at for as long as
+// something is claimed ahead. mu is held.
+func (s *stage) begins(now time.Time) {
+	if s.pace.start(now) {
+		s.wantLess()
+	}
+	if s.pace.ahead > 0 && !s.watched {
+		s.watched = true
+		time.AfterFunc(2*paceFor, s.watchPace)
+	}
+}
+
+// watchPace ends the claiming ahead when nothing begins any more.
+func (s *stage) watchPace() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watched = s.pace.ahead > 0 && !s.pace.rested(time.Now()); s.watched {
+		time.AfterFunc(2*paceFor, s.watchPace)
+	} else {
+		s.wantLess()
+	}
+}
+
+// wantLess tells the fabric how many claims are wanted still, of those that were
+// asked for. mu is held, so that it is not told later than of a call that asks anew.
+func (s *stage) wantLess() {
+	if wanter, ok := s.worker.fabric.(Wanter); ok {
+		wanter.Want(s.name, s.wanted())
+	}
 }
 
 // start gives each claim a slot, or lets it wait for one if it was claimed ahead.
@@ -112,7 +149,7 @@ func (s *stage) start(claims []job.Claim, n int) {
 			go a.release()
 		case s.running < s.concurrency && len(s.queue) == 0:
 			s.running++
-			s.pace.start(a.since)
+			s.begins(a.since)
 			s.employ(a)
 		default:
 			s.queue = append(s.queue, a)
@@ -201,7 +238,7 @@ func (s *stage) next() (a *attempt) {
 		a, s.queue[0] = s.queue[0], nil
 		s.queue = s.queue[1:]
 		a.since = time.Now()
-		s.pace.start(a.since)
+		s.begins(a.since)
 	} else {
 		s.running--
 	}
@@ -234,7 +271,8 @@ func (s *stage) lookForStale() {
 	for len(s.queue) > 0 && time.Since(s.queue[0].since) >= staleAfter {
 		go s.queue[0].release()
 		s.queue = s.queue[1:]
-		s.pace.slowed()
+		s.pace.ahead = 0
+		s.wantLess()
 	}
 	if len(s.queue) > 0 {
 		s.reviewLater()

@@ -29,7 +29,6 @@ type Worker struct {
 
 	taking context.Context // ends when no more jobs are taken; set by Run
 	base   context.Context // has the values of Run's, for handlers and calls; set by Run
-	clerk  *clerk
 
 	// running counts dispatchers and attempts. Only Run, before it waits, and
 	// dispatchers, which are counted themselves, add to it.
@@ -63,7 +62,6 @@ func New(f Fabric, o Options) (*Worker, error) {
 		stopping: make(chan struct{}),
 		aborting: make(chan struct{}),
 		held:     make(map[*attempt]struct{}),
-		clerk:    newClerk(),
 	}, nil
 }
 
@@ -119,8 +117,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	taking, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()
 	w.taking, w.base = taking, context.WithoutCancel(ctx)
-	var clerk sync.WaitGroup
-	clerk.Go(w.clerk.run)
 
 	fatal := make(chan error, len(w.stages)) // room for one error of each dispatcher
 	for _, s := range w.stages {
@@ -135,8 +131,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	stopTaking()
 	before := w.unrecorded.Load()
 	w.drain()
-	w.clerk.close()
-	clerk.Wait()
 	return errors.Join(err, w.strays(), w.lost(w.unrecorded.Load()-before))
 }
 
