@@ -31,6 +31,7 @@ type taker struct {
 
 	mu     sync.Mutex
 	asked  int        // guarded by mu: what the last call of claim asked for and did not get
+	wanted int        // guarded by mu: what it asked for, less what want has called off
 	inWork int        // guarded by mu: items being claimed
 	limit  int        // guarded by mu: the stage's; 0 is none
 	rate   Rate       // guarded by mu: the stage's
@@ -50,6 +51,7 @@ func newTaker(r *Runner, stage string) *taker {
 // time, since lanes come into use and leases change.
 func (t *taker) claim(ctx context.Context, n int) ([]job.Claim, error) {
 	t.untried = append(t.untried[:0], t.lanes...)
+	t.wants(n)
 	var refresh <-chan time.Time // made when there is something to wait for
 	for {
 		err := t.adjust(ctx)
@@ -121,7 +123,7 @@ func (t *taker) collect(n int, more bool) []job.Claim {
 		t.mu.Lock()
 		take := t.ready[:min(n, len(t.ready))]
 		t.ready = t.ready[len(take):]
-		if t.asked = n - len(take); !more {
+		if t.asked = max(0, min(n, t.wanted)-len(take)); !more {
 			t.asked = 0
 		}
 		t.mu.Unlock()
@@ -144,11 +146,19 @@ func (t *taker) collect(n int, more bool) []job.Claim {
 	return claims
 }
 
-// want lowers what was asked for.
+// want lowers what was asked for, until the next call of claim.
 func (t *taker) want(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked = min(t.asked, max(0, n))
+	t.wanted = min(t.wanted, max(0, n))
+	t.asked = min(t.asked, t.wanted)
+}
+
+// wants begins a call of claim.
+func (t *taker) wants(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wanted = n
 }
 
 // Room is how many more items may be on their way, as the pullers want to know.
