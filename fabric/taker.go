@@ -275,7 +275,10 @@ func (t *taker) giveBackStale(lease, after time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.review = false
-	for !t.closed && len(t.ready) > 0 && time.Since(t.ready[0].claimed) >= after {
+	if t.closed {
+		return
+	}
+	for len(t.ready) > 0 && time.Since(t.ready[0].claimed) >= after {
 		h := t.ready[0]
 		t.ready, t.asked = t.ready[1:], 0
 		go t.giveBack(h)
@@ -313,15 +316,18 @@ const giveBackWait = 5 * time.Second
 func (t *taker) close(claims []job.Claim) {
 	t.closePullers()
 	t.mu.Lock()
-	t.closed = true
+	t.closed = true // what is ready is given back here
 	t.mu.Unlock()
 	t.claiming.Wait()
-	for _, h := range t.ready {
+	t.mu.Lock()
+	ready := t.ready
+	t.ready = nil
+	t.mu.Unlock()
+	for _, h := range ready {
 		h.mu.Lock()
 		claims = append(claims, h.claim())
 		h.mu.Unlock()
 	}
-	t.ready = nil
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackWait)
 	defer cancel()
 	var returning sync.WaitGroup
