@@ -225,8 +225,8 @@ func (r *Runner) Claim(ctx context.Context, stage string, n int) ([]job.Claim, e
 	return claims, err
 }
 
-// Want says that no more than n jobs of the stage are wanted until Claim is called
-// again, although its last call asked for more and got fewer.
+// Want says that n jobs of the stage are wanted now, of those that the last call of
+// Claim asked for. It lasts until the next call, and does not wait.
 func (r *Runner) Want(stage string, n int) {
 	r.mu.Lock()
 	t := r.takers[stage]

@@ -31,7 +31,7 @@ type taker struct {
 
 	mu     sync.Mutex
 	asked  int        // guarded by mu: what the last call of claim asked for and did not get
-	wanted int        // guarded by mu: what it asked for, less what want has called off
+	wanted int        // guarded by mu: how many are wanted of what it asked for
 	inWork int        // guarded by mu: items being claimed
 	limit  int        // guarded by mu: the stage's; 0 is none
 	rate   Rate       // guarded by mu: the stage's
@@ -146,12 +146,17 @@ func (t *taker) collect(n int, more bool) []job.Claim {
 	return claims
 }
 
-// want lowers what was asked for, until the next call of claim.
+// want says how many jobs are wanted of those that the call of claim asked for, which
+// may still be under way.
 func (t *taker) want(n int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.wanted = min(t.wanted, max(0, n))
+	more := n > t.wanted
+	t.wanted = max(0, n)
 	t.asked = min(t.asked, t.wanted)
+	t.mu.Unlock()
+	if more {
+		t.poke()
+	}
 }
 
 // wants begins a call of claim.

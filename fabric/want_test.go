@@ -51,3 +51,30 @@ func TestClaimsThatNobodyComesForGoBack(t *testing.T) {
 		t.Errorf("%+v", second)
 	}
 }
+
+// What was called off may be wanted again, also by a call that is still under way.
+func TestJobsThatAreWantedAgainAreClaimed(t *testing.T) {
+	t.Parallel()
+	p := join(t, natstest.Start(t))
+	r := runner(t, p.Fabric, "")
+	enqueue(t, p.Fabric, job.Spec{ID: "first", Stage: "hash", InputRef: "data:,x"})
+	if claims, err := r.Claim(t.Context(), "hash", 10); err != nil || len(claims) != 1 {
+		t.Fatalf("%d claims, %v", len(claims), err)
+	}
+	claimed := make(chan []job.Claim, 1)
+	go func() {
+		claims, _ := r.Claim(t.Context(), "hash", 10)
+		claimed <- claims
+	}()
+	r.Want("hash", 0)
+	enqueue(t, p.Fabric, job.Spec{ID: "second", Stage: "hash", InputRef: "data:,x"})
+	r.Want("hash", 1)
+	select {
+	case claims := <-claimed:
+		if len(claims) != 1 || claims[0].Job.ID != "second" {
+			t.Errorf("%+v", claims)
+		}
+	case <-time.After(patience):
+		t.Error("the job was not claimed")
+	}
+}

@@ -127,3 +127,26 @@ func TestDrainGivesBackWhatWaitsForASlot(t *testing.T) {
 		b.wantOutcomes("slow", "completed")
 	})
 }
+
+// A call for claims that was told to want none is told to want some when the slot is
+// free again: it is still under way.
+func TestSlotThatWasFullWhenThePaceEndedIsUsedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, func(ctx context.Context, task *worker.Task) job.Outcome {
+			if task.Job().ID == "slow" {
+				return obedient(ctx, 600*time.Millisecond)
+			}
+			return obedient(ctx, time.Millisecond)
+		}, func(o *worker.Options) { o.Concurrency = 1 })
+		jobs := make([]job.Spec, 0, quick+1)
+		for i := range quick {
+			jobs = append(jobs, job.Spec{ID: fmt.Sprintf("quick-%d", i)})
+		}
+		b.run(append(jobs, job.Spec{ID: "slow"})...)
+		b.pass(5 * time.Second)
+		b.wantState("slow", job.StateSucceeded)
+		b.enqueue(job.Spec{ID: "later"})
+		b.pass(6 * time.Second)
+		b.wantState("later", job.StateSucceeded)
+	})
+}

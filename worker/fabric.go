@@ -32,8 +32,9 @@ type Fabric interface {
 	SettleThen(ctx context.Context, c job.Claim, o job.Outcome, then func(error))
 }
 
-// Wanter is a fabric that can be told that fewer jobs are wanted than the last call
-// of Claim asked for: no more than n, until Claim is called again. Want must not block.
+// Wanter is a fabric that can be told that n jobs are wanted now, fewer than the last
+// call of Claim asked for, or not so few any more, while that call may be under way.
+// It holds until the next call. Want must not block.
 type Wanter interface {
 	Want(stage string, n int)
 }

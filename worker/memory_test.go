@@ -33,6 +33,7 @@ type memory struct {
 	changed chan struct{}         // closed and replaced at every change
 	down    bool                  // no call gets through
 	refuse  error                 // what Claim answers, if not nil
+	wanted  map[string]int        // by stage: what Want has said since the last Claim began
 	deaf    int                   // so many claims come although ctx has ended
 	stuck   map[string]bool       // ids whose renewals wait until their context ends
 	busy    map[string]bool       // ids with a Renew or Settle under way
@@ -67,7 +68,7 @@ type settlement struct {
 func newMemory(lease time.Duration) *memory {
 	return &memory{
 		lease: lease, jobs: map[string]job.Job{}, nudges: map[string]*job.Nudge{},
-		changed: make(chan struct{}), stuck: map[string]bool{}, busy: map[string]bool{},
+		changed: make(chan struct{}), stuck: map[string]bool{}, wanted: map[string]int{}, busy: map[string]bool{},
 	}
 }
 
@@ -147,6 +148,7 @@ func (m *memory) steal(id string, now time.Time) {
 func (m *memory) Claim(ctx context.Context, stage string, n int) ([]job.Claim, error) {
 	m.mu.Lock()
 	m.asks = append(m.asks, ask{stage, n, time.Now()})
+	m.wanted[stage] = n
 	m.mu.Unlock()
 	for {
 		m.mu.Lock()
@@ -158,7 +160,7 @@ func (m *memory) Claim(ctx context.Context, stage string, n int) ([]job.Claim, e
 			m.mu.Unlock()
 			return nil, err
 		}
-		claims, next := m.take(stage, n)
+		claims, next := m.take(stage, min(n, m.wanted[stage]))
 		changed := m.changed
 		m.mu.Unlock()
 		if len(claims) > 0 {
@@ -182,6 +184,9 @@ func (m *memory) refusal() error {
 	return m.refuse
 }
 
+// Want is worker.Wanter's.
+func (m *memory) Want(stage string, n int) { m.set(func() { m.wanted[stage] = n }) }
+
 // late makes a job appear just when the context of a deaf claim has ended.
 func (m *memory) late(stage string) {
 	m.mu.Lock()
@@ -199,7 +204,7 @@ func (m *memory) take(stage string, n int) ([]job.Claim, time.Duration) {
 	var claims []job.Claim
 	next, now := time.Hour, time.Now()
 	for _, id := range m.order {
-		if m.jobs[id].Stage != stage || len(claims) == n {
+		if m.jobs[id].Stage != stage || len(claims) >= n {
 			continue
 		}
 		j, token, err := m.jobs[id].Claim("rn_test", now, m.lease)

@@ -26,6 +26,8 @@ type stage struct {
 	pace     pace            // guarded by mu
 	review   bool            // guarded by mu: the queue is to be looked at for stale claims
 	watched  bool            // guarded by mu: the pace is looked at from time to time
+	asking   int             // guarded by mu: for how many claims a call is under way, 0 without one
+	told     int             // guarded by mu: how many of them the fabric knows to be wanted
 	settling int             // guarded by mu: settlements under way whose slots are free
 	resting  []chan *attempt // guarded by mu: goroutines that wait for a slot to serve, the latest last
 	over     bool            // guarded by mu: nobody needs to rest any more
@@ -76,6 +78,7 @@ func (s *stage) awaitRoom() int {
 	for {
 		s.mu.Lock()
 		n := s.room()
+		s.asks(n)
 		s.mu.Unlock()
 		if n > 0 {
 			return n
@@ -108,7 +111,7 @@ func (s *stage) wanted() int {
 // something is claimed ahead. mu is held.
 func (s *stage) begins(now time.Time) {
 	if s.pace.start(now) {
-		s.wantLess()
+		s.tellWanted()
 	}
 	if s.pace.ahead > 0 && !s.watched {
 		s.watched = true
@@ -123,15 +126,27 @@ func (s *stage) watchPace() {
 	if s.watched = s.pace.ahead > 0 && !s.pace.rested(time.Now()); s.watched {
 		time.AfterFunc(2*paceFor, s.watchPace)
 	} else {
-		s.wantLess()
+		s.tellWanted()
 	}
 }
 
-// wantLess tells the fabric how many claims are wanted still, of those that were
+// asks notes that a call for n claims begins, or with 0 that it has ended. mu is held.
+func (s *stage) asks(n int) { s.asking, s.told = n, n }
+
+// tellWanted tells the fabric how many claims are wanted still, of those that were
 // asked for. mu is held, so that it is not told later than of a call that asks anew.
-func (s *stage) wantLess() {
+func (s *stage) tellWanted() {
 	if wanter, ok := s.worker.fabric.(Wanter); ok {
-		wanter.Want(s.name, s.wanted())
+		s.told = s.wanted()
+		wanter.Want(s.name, s.told)
+	}
+}
+
+// wantAgain takes tellWanted back as far as there is room again, for a call that is
+// still under way. mu is held.
+func (s *stage) wantAgain() {
+	if s.told < min(s.asking, s.wanted()) {
+		s.tellWanted()
 	}
 }
 
@@ -142,6 +157,7 @@ func (s *stage) start(claims []job.Claim, n int) {
 	stopped := s.worker.stopped()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asks(0)
 	for i := range claims {
 		a := newAttempt(s, &claims[i])
 		switch {
@@ -245,6 +261,7 @@ func (s *stage) next() (a *attempt) {
 	if s.room() > 0 {
 		s.poke()
 	}
+	s.wantAgain()
 	return a
 }
 
@@ -272,7 +289,7 @@ func (s *stage) lookForStale() {
 		go s.queue[0].release()
 		s.queue = s.queue[1:]
 		s.pace.ahead = 0
-		s.wantLess()
+		s.tellWanted()
 	}
 	if len(s.queue) > 0 {
 		s.reviewLater()
