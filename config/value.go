@@ -113,5 +113,5 @@ func (s SyncInterval) String() string {
 	return s.Every.String()
 }
 
-// Type names the form in help texts.
-func (SyncInterval) Type() string { return "duration" }
+// Type names the form, which is not that of other durations.
+func (SyncInterval) Type() string { return "interval" }

@@ -38,6 +38,14 @@ func (e *FeedConflict) Error() string {
 		e.Name, e.Setting, e.Have, e.Want, e.Name)
 }
 
+// ofFeed says which feed an error is about, unless it does.
+func ofFeed(name string, err error) error {
+	if _, named := errors.AsType[*FeedConflict](err); named {
+		return err
+	}
+	return fmt.Errorf("feed %s: %w", name, err)
+}
+
 // FeedSettings are what all takers of a feed share. They are fixed when it is made.
 type FeedSettings struct {
 	Name    string
@@ -145,9 +153,9 @@ func (f *Fabric) readFeed(ctx context.Context, name string) (s FeedSettings, rev
 const openPatience = 30 * time.Second
 
 // openFeedInTime is openFeed, repeated without an answer.
-func (f *Fabric) openFeedInTime(ctx context.Context, want FeedSettings, fromNow bool) (s FeedSettings, feed *kv.Feed, err error) {
+func (f *Fabric) openFeedInTime(ctx context.Context, want FeedSettings, o outcomeOptions) (s FeedSettings, feed *kv.Feed, err error) {
 	for began := time.Now(); ; {
-		s, feed, err = f.openFeed(ctx, want, fromNow)
+		s, feed, err = f.openFeed(ctx, want, o)
 		if err == nil || !natserr.Unknown(err) || ctx.Err() != nil || time.Since(began) > openPatience {
 			return s, feed, err
 		}
@@ -159,10 +167,13 @@ func (f *Fabric) openFeedInTime(ctx context.Context, want FeedSettings, fromNow 
 const openPause = 250 * time.Millisecond
 
 // openFeed gives a feed, which it makes when there is none of the name.
-func (f *Fabric) openFeed(ctx context.Context, want FeedSettings, fromNow bool) (FeedSettings, *kv.Feed, error) {
+func (f *Fabric) openFeed(ctx context.Context, want FeedSettings, o outcomeOptions) (FeedSettings, *kv.Feed, error) {
 	have, _, err := f.readFeed(ctx, want.Name)
 	if errors.Is(err, ErrMissingFeed) {
-		have, err = f.makeFeed(ctx, want, fromNow)
+		have, err = f.makeFeed(ctx, want, o.fromNow)
+	}
+	if o.asMade {
+		want.Filter = have.Filter
 	}
 	if err == nil {
 		err = have.suits(want)
@@ -215,7 +226,7 @@ func (f *Fabric) RemoveFeed(ctx context.Context, name string) error {
 		return err
 	}
 	if err := f.removeFeed(ctx, name); err != nil {
-		return fmt.Errorf("feed %s: %w", name, explain(f.nc, err))
+		return ofFeed(name, explain(f.nc, err))
 	}
 	return nil
 }

@@ -100,7 +100,16 @@ func TestFeedWithOtherSettingsIsRefused(t *testing.T) {
 	if _, ok := errors.AsType[*fabric.FeedConflict](err); !ok || !strings.Contains(err.Error(), "ack-wait 30s, not 2s") {
 		t.Errorf("another ack-wait: %v", err)
 	}
+	asMade := newDatabase()
+	stopToo := land(t, f, "billing", asMade.land, fabric.AsMade())
 	stop()
+	end(t, f, "b0", "b")
+	end(t, f, "a0", "a")
+	awaitLanded(t, asMade, "a0")
+	if asMade.state("b0") != "" {
+		t.Error("what the feed's filter keeps out is landed")
+	}
+	stopToo()
 	st := serverStream(t, nc, "KV_weft")
 	changed := consumerConfig(t, st, "outcomes-billing")
 	changed.MaxDeliver = 5

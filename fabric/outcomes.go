@@ -3,7 +3,6 @@ package fabric
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -47,6 +46,7 @@ type OutcomeOption func(*outcomeOptions)
 
 type outcomeOptions struct {
 	filter      Filter
+	asMade      bool
 	fromNow     bool
 	ackWait     time.Duration // 0 is the feed's own
 	concurrency int
@@ -57,6 +57,10 @@ type outcomeOptions struct {
 func OnlyOutcomes(filter Filter) OutcomeOption {
 	return func(o *outcomeOptions) { o.filter = filter }
 }
+
+// AsMade takes of a feed that is there with the filter that it has, whichever that
+// is. It is for who looks on: a backend says by OnlyOutcomes what it counts on.
+func AsMade() OutcomeOption { return func(o *outcomeOptions) { o.asMade = true } }
 
 // FromNow has a feed that is made by this call begin with the jobs that end from now
 // on. Without it, it begins with all whose records are still kept. Of a feed that is
@@ -127,15 +131,15 @@ func (f *Fabric) Outcomes(ctx context.Context, name string, handle OutcomeHandle
 	if err != nil {
 		return err
 	}
-	settings, feed, err := f.openFeedInTime(ctx, o.settings(name), o.fromNow)
+	settings, feed, err := f.openFeedInTime(ctx, o.settings(name), o)
 	if err != nil {
-		return fmt.Errorf("feed %s: %w", name, explain(f.nc, err))
+		return ofFeed(name, explain(f.nc, err))
 	}
 	l := newLanding(f, settings, handle, o.concurrency)
 	defer l.close()
 	l.start(ctx)
 	if err := l.run(ctx, feed); err != nil {
-		return fmt.Errorf("feed %s: %w", name, explain(f.nc, err))
+		return ofFeed(name, explain(f.nc, err))
 	}
 	return context.Cause(ctx)
 }

@@ -146,8 +146,8 @@ func dataURI(data []byte) string {
 }
 
 // Output opens the output of a job that has succeeded. It fails with
-// ErrNoOutput, and with ErrUnopenable for a reference of the handler's own kind.
-// The caller closes it.
+// ErrNoOutput, with ErrUnopenable for a reference of the handler's own kind, and with
+// ErrAbsent if it is gone. The caller closes it.
 func (f *Fabric) Output(ctx context.Context, j job.Job) (io.ReadCloser, error) {
 	if j.State != job.StateSucceeded {
 		return nil, fmt.Errorf("job %s is %s: %w", j.ID, j.State, ErrNoOutput)

@@ -27,13 +27,16 @@ const (
 // malformed, of a scheme that nobody opens here, or names what is not there.
 var ErrUnopenable = job.ErrUnopenable
 
+// ErrAbsent is the ErrUnopenable of what is not there.
+var ErrAbsent = job.ErrAbsent
+
 // Resolver opens the references of one scheme, by Options.Resolvers. Its methods are
 // called from many goroutines at once. Their errors go into logs and records: they
 // must show no credentials, and no reference either, which may be a secret link.
 type Resolver interface {
 	// Open streams what the reference names, until ctx ends. It fails with
-	// ErrUnopenable for what will not be there later either; other errors are tried
-	// again. A reader that breaks off must not end with io.EOF.
+	// ErrUnopenable for what will not be there later either, ErrAbsent being one of
+	// these; other errors are tried again. A reader that breaks off must not end with io.EOF.
 	Open(ctx context.Context, ref string) (io.ReadCloser, error)
 }
 
@@ -189,7 +192,10 @@ func (r *objectReader) Close() error {
 // unopened tells an object that is not there from one that could not be asked
 // for.
 func unopened(err error) error {
-	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, jetstream.ErrInvalidStoreName) {
+	switch {
+	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrObjectNotFound):
+		return fmt.Errorf("%w: %w", ErrAbsent, err)
+	case errors.Is(err, jetstream.ErrInvalidStoreName):
 		return fmt.Errorf("%w: %w", ErrUnopenable, err)
 	}
 	return err

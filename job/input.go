@@ -12,6 +12,10 @@ import (
 // server refused, or could not give, is another error and is tried again.
 var ErrUnopenable = errors.New("cannot be opened")
 
+// ErrAbsent is the ErrUnopenable of what is not there: an object or a page that is
+// gone, or never was.
+var ErrAbsent = fmt.Errorf("%w: it is not there", ErrUnopenable)
+
 // DefaultMaxInput is how many bytes an input may have unless somebody says
 // otherwise: 1 GiB.
 const DefaultMaxInput = 1 << 30

@@ -149,8 +149,10 @@ func TestRefusedPermissionIsSaidAtOnce(t *testing.T) {
 		{roles.Viewer, []string{"work", "hash", "--keeper=false", "--", "cat"}, "weft.signal.", "runner or operator"},
 		{roles.Backend, []string{"work", "hash", "--keeper=false", "--", "cat"}, "weft.signal.", "runner or operator"},
 		{roles.Runner, []string{"work", "another", "--", "cat"}, "another", "operator"},
-		{roles.Viewer, []string{"keep"}, "$KV.weft.leader.keeper", "operator"},
-		{roles.Runner, []string{"keep"}, "$KV.weft.leader.keeper", "operator"},
+		{roles.Viewer, []string{"keep"}, "$KV.weft.leader.keeper; role ", "operator"},
+		{roles.Runner, []string{"keep"}, "$KV.weft.leader.keeper; role ", "operator"},
+		{roles.Backend, []string{"cron", "add", "nightly", "hash", "--schedule", "@daily", "--input-ref", "data:,x"}, "weft.may.operate; role ", "operator"},
+		{roles.Viewer, []string{"cron", "rm", "nightly"}, "weft.may.operate; role ", "operator"},
 	} {
 		began := time.Now()
 		r := g.as(t, c.role, c.args...).want(t, app.ExitRefused, "weft: permission refused", c.subject, c.may+" may", "weft auth roles")
@@ -197,6 +199,9 @@ func TestServeWithRoles(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if r := p.wait(); r.code != app.ExitDone || strings.Contains(r.err, "permission") {
 		t.Errorf("weft serve ended with %d:\n%s", r.code, r.err)
+	}
+	if !strings.Contains(p.err.String(), "synced to disk every 10s:") { // the file does not say
+		t.Errorf("of the disk it says\n%s", p.err.String())
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-fabric/weft/fabric"
 	"github.com/weft-fabric/weft/internal/app"
+	"github.com/weft-fabric/weft/internal/roles"
 )
 
 // dryTimes is how many times --dry-run shows.
@@ -95,6 +96,9 @@ func (p *program) addCron(ctx context.Context, s settings, name, stage string, f
 		return p.upcoming(schedule, f)
 	}
 	return p.with(ctx, s, "cron add", func(ctx context.Context, a *app.App) error {
+		if err := a.Refusals().May(ctx, roles.Operate); err != nil {
+			return err
+		}
 		return p.bounded(ctx, func(ctx context.Context) error {
 			change, err := a.Fabric().AddCron(ctx, e)
 			if err != nil {

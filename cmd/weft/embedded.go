@@ -6,7 +6,8 @@ import (
 )
 
 // embedOptions translates the settings for the embedded server. Where there is a
-// nats-server file, a setting that nobody gave is left to the file.
+// nats-server file, a setting that nobody gave is left to the file; what that does
+// not say either is as it is without a file.
 func embedOptions(s settings) (*embed.Options, error) {
 	usualCollector()
 	o := &embed.Options{
@@ -21,7 +22,9 @@ func embedOptions(s settings) (*embed.Options, error) {
 	} else {
 		o.DataDir = s.Data
 	}
-	if !left("sync_interval") {
+	if left("sync_interval") {
+		o.DefaultSync = s.Sync.Every
+	} else {
 		o.SyncInterval, o.SyncAlways = s.Sync.Every, s.Sync.Always
 	}
 	o.Listen = s.Listen != ""

@@ -98,13 +98,13 @@ func (f *enqueueFlags) bind(cmd *cobra.Command) {
 	flags.DurationVar(&f.in, "in", 0, "start not before this time has passed")
 	flags.StringVar(&f.at, "at", "", "start not before this `TIME`, as 2006-01-02T15:04:05Z")
 	jsonFlag(cmd, &f.asJSON)
-	cmd.MarkFlagsMutuallyExclusive("in", "at")
-	cmd.MarkFlagsMutuallyExclusive("input", "input-ref")
-	cmd.MarkFlagsOneRequired("input", "input-ref", "jobs")
-	for _, name := range specFlags {
-		cmd.MarkFlagsMutuallyExclusive("jobs", name)
-	}
 	cmd.PreRunE = f.check
+	exclusive(cmd, "in", "at")
+	exclusive(cmd, "input", "input-ref")
+	oneOf(cmd, "input", "input-ref", "jobs")
+	for _, name := range specFlags {
+		exclusive(cmd, "jobs", name)
+	}
 }
 
 // check refuses what the flags' own forms let pass.
@@ -220,6 +220,7 @@ func (p *program) enqueueFile(ctx context.Context, s settings, stage string, f e
 	if err != nil {
 		return err
 	}
+	p.noteEmpty(batch)
 	return p.with(ctx, s, "enqueue", func(ctx context.Context, a *app.App) error {
 		if err := a.Refusals().MayEnqueue(ctx, stage); err != nil {
 			return err

@@ -132,7 +132,7 @@ func TestEnqueueOfAFileLeavesNothingHalfDone(t *testing.T) {
 		{[]string{"--input", filepath.Join(dir, "none")}, app.ExitUsage, "--input: open " + filepath.Join(dir, "none")},
 		{[]string{"--input", dir}, app.ExitUsage, "is a folder"},
 		{[]string{"--input="}, app.ExitUsage, "--input is empty"},
-		{[]string{"--input", large, "--input-ref", "x"}, app.ExitUsage, "[input input-ref]"},
+		{[]string{"--input", large, "--input-ref", "x"}, app.ExitUsage, "give --input or --input-ref, not both"},
 		{[]string{"--input", large, "--jobs", large}, app.ExitUsage, "jobs"},
 		{[]string{"--input", large, "--id", "a.b"}, app.ExitUsage, "id"},
 		{[]string{"--input", large, "--priority", "9"}, app.ExitUsage, "priority 9"},
@@ -246,7 +246,7 @@ func TestSourcesThatCannotWorkAreRefused(t *testing.T) {
 		"--s3-endpoint http://h --s3-output b/x":     "s3://BUCKET",
 		"--s3-endpoint http://h --s3-link-life 1ms":  "within 1s",
 		"--stdin input --input-file":                 "give one",
-		"--s3-endpoint http://h --s3-link-life soon": "give a duration",
+		"--s3-endpoint http://h --s3-link-life soon": "is not a duration",
 		"--max-input 0":                              "max_input 0",
 	} {
 		r := weft(t, "", append(append([]string{"work", "hash", "--server", "127.0.0.1:1"}, strings.Fields(args)...), "--", "true")...).want(t, app.ExitUsage, says)

@@ -90,7 +90,7 @@ job was refused for another reason than that it has ended or changed meanwhile.`
 // pass because a variable of a script was empty.
 func (b *bulk) check(cmd *cobra.Command, ids []string) error {
 	changed := func(names ...string) bool { return slices.ContainsFunc(names, cmd.Flags().Changed) }
-	b.filtered = changed("stage", "state", "key", "label")
+	b.filtered = changed(filterFlags...)
 	switch {
 	case len(ids) > 0 && (b.filtered || changed("limit", "yes", "dry-run")):
 		return errors.New("give ids or a filter, not both; --limit, --yes and --dry-run go with a filter")

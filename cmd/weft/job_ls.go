@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ type listFlags struct {
 	filter fabric.Filter
 	states []string
 	labels []string
+	given  bool // any of the filter's flags was
 	asJSON bool
 }
 
@@ -46,7 +48,7 @@ that changes while the list runs may be in it twice, as it was and as it is.`,
 	cmd.PreRunE = f.check
 	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, _ []string) error {
 		return p.with(ctx, s, "job ls", func(ctx context.Context, a *app.App) error {
-			return p.list(ctx, a.Fabric(), f)
+			return p.list(ctx, a.Fabric(), s.Namespace, f)
 		})
 	})
 }
@@ -57,6 +59,9 @@ func (f *listFlags) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&f.filter.Limit, "limit", 0, "at most so many (default all)")
 }
 
+// filterFlags are those that say which jobs.
+var filterFlags = []string{"stage", "state", "key", "label"}
+
 // bindFilter gives the flags that say which jobs.
 func (f *listFlags) bindFilter(flags *pflag.FlagSet) {
 	flags.StringVar(&f.filter.Stage, "stage", "", "jobs of this `STAGE`")
@@ -66,6 +71,7 @@ func (f *listFlags) bindFilter(flags *pflag.FlagSet) {
 }
 
 func (f *listFlags) check(cmd *cobra.Command, _ []string) (err error) {
+	f.given = slices.ContainsFunc(filterFlags, cmd.Flags().Changed)
 	for _, text := range f.states {
 		state := job.State(text)
 		if !state.Known() {
@@ -95,7 +101,7 @@ func stateNames() string {
 
 // list prints the jobs as they come. A record that cannot be read is reported,
 // and the list goes on.
-func (p *program) list(ctx context.Context, fab *fabric.Fabric, f listFlags) error {
+func (p *program) list(ctx context.Context, fab *fabric.Fabric, namespace string, f listFlags) error {
 	t := newTable(p.Out, "ID", "STAGE", "STATE", "ATTEMPTS", "UPDATED", "OUTPUT OR REASON")
 	given, cursor := 0, uint64(0)
 	for listed, err := range fab.Page(ctx, f.filter) {
@@ -119,9 +125,30 @@ func (p *program) list(ctx context.Context, fab *fabric.Fabric, f listFlags) err
 		if err := t.flush(); err != nil {
 			return err
 		}
+		if given == 0 {
+			p.whyNone(ctx, fab, namespace, f.filter.Stage)
+		}
 	}
 	if given == f.filter.Limit && cursor > 0 {
 		p.note("there may be more: --after %d", cursor)
 	}
 	return nil
+}
+
+// whyNone says of an empty table what a misspelt name would be the cause of. If that
+// cannot be found out, the table is as true without.
+func (p *program) whyNone(ctx context.Context, f *fabric.Fabric, namespace, stage string) {
+	var all []fabric.StageStatus
+	err := p.bounded(ctx, func(ctx context.Context) (err error) {
+		all, err = f.Stages(ctx)
+		return err
+	})
+	named := func(s fabric.StageStatus) bool { return s.Name == stage }
+	switch {
+	case err != nil:
+	case len(all) == 0:
+		p.note("there is no stage in namespace %s", namespace)
+	case stage != "" && !slices.ContainsFunc(all, named):
+		p.note("there is no stage %q", stage)
+	}
 }

@@ -28,9 +28,11 @@ was written, so after a crash a few come twice; they have the same id. With --js
 a line is {"id","revision","deliveries","job"}, where job is the record.
 
 A feed is made by the first call of its name, with its filter, and begins with all
-jobs whose records are kept, or with --from-now. One that nobody needs any more is
-removed by weft job outcomes rm.`,
-		Example: `  weft job outcomes billing --stage render --json
+jobs whose records are kept, or with --from-now. A later call without a filter
+takes the feed as it is; one with another filter is refused. A feed that nobody
+needs any more is removed by weft job outcomes rm.`,
+		Example: `  weft job outcomes billing --json
+  weft job outcomes renders --stage render --state succeeded,failed
   weft job outcomes ls
   weft job outcomes rm billing`,
 		Args: oneFeed,
@@ -67,7 +69,10 @@ func oneFeed(_ *cobra.Command, args []string) error {
 func (p *program) outcomes(ctx context.Context, f *fabric.Fabric, name string, flags listFlags, fromNow bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	opts := []fabric.OutcomeOption{fabric.OnlyOutcomes(flags.filter)}
+	opts := []fabric.OutcomeOption{fabric.AsMade()}
+	if flags.given {
+		opts[0] = fabric.OnlyOutcomes(flags.filter)
+	}
 	if fromNow {
 		opts = append(opts, fabric.FromNow())
 	}

@@ -32,9 +32,10 @@ func TestOutcomesGoOnWhereTheyWere(t *testing.T) {
 	poll(t, "the job that had ended", func() bool { return strings.HasSuffix(first.out.String(), " one hash cancelled enough\n") })
 	first.signal(syscall.SIGINT)
 	first.wait().want(t, app.ExitDone)
+	endedJob(t, s, "another", "else")
 	endedJob(t, s, "two", "hash")
 
-	second := spawn(t, s.args([]string{"job", "outcomes", "billing", "--stage", "hash", "--json"})...)
+	second := spawn(t, s.args([]string{"job", "outcomes", "billing", "--json"})...) // with the filter that it has
 	poll(t, "the job that ended meanwhile", func() bool { return strings.Contains(second.out.String(), "\n") })
 	var line struct {
 		ID         string
@@ -57,7 +58,7 @@ func TestOutcomesGoOnWhereTheyWere(t *testing.T) {
 	if r := s.weft(t, "job", "outcomes", "ls").want(t, app.ExitDone); !strings.HasSuffix(r.lines()[1], "  ok") {
 		t.Errorf("the table is\n%s", r.out)
 	}
-	s.weft(t, "job", "outcomes", "billing").want(t, app.ExitRefused, "feed billing was made with stage hash, not any", "weft job outcomes rm billing")
+	s.weft(t, "job", "outcomes", "billing", "--stage", "else").want(t, app.ExitRefused, "weft: feed billing was made with stage hash, not else", "weft job outcomes rm billing")
 	s.weft(t, "job", "outcomes", "rm", "billing").want(t, app.ExitDone)
 	second.wait().want(t, app.ExitNotFound, "there is no such feed of outcomes")
 	s.weft(t, "job", "outcomes", "rm", "billing").want(t, app.ExitNotFound, "there is no such feed of outcomes")

@@ -22,7 +22,8 @@ func (p *program) newJobOutput() *cobra.Command {
 		Long: `Output prints the output of a job, byte for byte. A job that has not ended is
 refused with not_available, unless --wait waits for its end; one that failed or was
 cancelled with terminal_job. An output_ref of a kind that Weft cannot open is
-printed by weft job get.`,
+printed by weft job get. If what the output's reference names is gone, the exit
+code is 3.`,
 		Example: `  weft job output jb_01J9ZK > result
   weft job output $(weft enqueue hash --input-ref data:,hello) --wait`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -59,7 +60,7 @@ func (p *program) output(ctx context.Context, f *fabric.Fabric, id string, wait 
 	}
 	output, err := f.Output(ctx, j)
 	if err != nil {
-		return named(id, err)
+		return fmt.Errorf("output of %s: %w", id, err)
 	}
 	defer func() { err = errors.Join(err, output.Close()) }()
 	if _, err := io.Copy(p.Out, output); err != nil {
@@ -76,5 +77,5 @@ func hasOutput(j job.Job) error {
 	case !j.State.Terminal():
 		return &job.Error{Code: job.CodeNotAvailable, JobID: j.ID, Reason: "the job is " + string(j.State) + " and has no output yet"}
 	}
-	return &job.Error{Code: job.CodeTerminalJob, JobID: j.ID, Reason: "the job is " + string(j.State) + " and has no output: " + preview(j.Reason)}
+	return &job.Error{Code: job.CodeTerminalJob, JobID: j.ID, Reason: "the job is " + string(j.State) + " and has no output: " + oneLine(j.Reason)}
 }

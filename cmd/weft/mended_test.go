@@ -3,11 +3,14 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weft-fabric/weft/internal/app"
 )
@@ -122,4 +125,69 @@ func TestRunLeavesNothingBehindWhenStdoutIsClosed(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
+}
+
+func TestJobOutputSaysTheWholeReason(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	endedJob(t, s, "one", "hash")
+	record := s.weft(t, "job", "get", "one", "--json").want(t, app.ExitDone).out
+	long := strings.Repeat("a line of the trace, ", 10)
+	s.putRecord(t, "one", strings.Replace(record, `"reason":"enough"`, `"reason":"`+long+`\n\n  at last the cause\u001b[2J\n"`, 1))
+	r := s.weft(t, "job", "output", "one").want(t, app.ExitRefused, "no output: "+strings.TrimSpace(long)+"; at last the cause[2J\n")
+	if strings.Count(r.err, "\n") != 1 {
+		t.Errorf("stderr is %q", r.err)
+	}
+}
+
+func TestJobOutputThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.weft(t, "enqueue", "hash", "--id", "one", "--input-ref", "data:,x").want(t, app.ExitDone)
+	spawn(t, s.args([]string{"work", "hash", "--", "head", "-c", "20000", "/dev/zero"})...)
+	s.weft(t, "job", "output", "one", "--wait").want(t, app.ExitDone)
+	js, err := jetstream.New(s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := js.ObjectStore(t.Context(), "weft-output")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := objects.List(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d objects, %v", len(all), err)
+	}
+	if err := objects.Delete(t.Context(), all[0].Name); err != nil {
+		t.Fatal(err)
+	}
+	s.weft(t, "job", "output", "one").want(t, app.ExitNotFound, "weft: output of one: reference ", "nats-obj://weft-output/", "it is not there")
+	if err := js.DeleteObjectStore(t.Context(), "weft-output"); err != nil {
+		t.Fatal(err)
+	}
+	s.weft(t, "job", "output", "one").want(t, app.ExitNotFound, "it is not there")
+}
+
+// What a misspelt name would be the cause of is said, but not to a program.
+func TestEmptyTablesSayWhy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, table := range []string{"job", "stage"} {
+		s.weft(t, table, "ls").want(t, app.ExitDone, "weft: there is no stage in namespace weft\n")
+	}
+	s.weft(t, "enqueue", "hash", "--input-ref", "data:,x").want(t, app.ExitDone)
+	s.weft(t, "job", "ls", "--stage", "nosuch").want(t, app.ExitDone, "weft: there is no stage \"nosuch\"\n")
+	for _, flags := range [][]string{{"--stage", "nosuch", "--json"}, {"--stage", "hash", "--state", "failed"}} {
+		if r := s.weft(t, append([]string{"job", "ls"}, flags...)...).want(t, app.ExitDone); r.err != "" {
+			t.Errorf("%v: stderr %q", flags, r.err)
+		}
+	}
+}
+
+func TestFileWithoutSpecsIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	file := writeFile(t, filepath.Join(t.TempDir(), "jobs.jsonl"), "\n  \n")
+	s.weft(t, "enqueue", "hash", "--jobs", file).want(t, app.ExitDone, "weft: no specs in "+file)
+	weft(t, "", "run", "hash", "--jobs", "-", "--", "cat").want(t, app.ExitDone, "weft: no specs in stdin")
 }

@@ -95,6 +95,7 @@ func (p *program) run(ctx context.Context, s settings, f runFlags, stage string,
 	if err != nil {
 		return err
 	}
+	p.noteEmpty(batch)
 	r := &runOf{program: p, flags: f, batch: batch, tracker: newTracker(), log: s.log}
 	if err := r.plan(); err != nil {
 		return err

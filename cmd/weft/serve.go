@@ -25,7 +25,10 @@ service API, which answers requests on NAMESPACE.api.VERB; nats micro info shows
 them. It prints the URL for clients to stdout and runs until SIGINT or SIGTERM.
 
 The data is in ./weft-data unless --data names another directory. One process
-uses a directory at a time; after a kill -9 it can be used again at once.`,
+uses a directory at a time; after a kill -9 it can be used again at once.
+
+What a file of --nats-config says holds where no flag says otherwise. If neither
+says how often to sync, it is every 10 s here too.`,
 		Example: `  weft serve
   weft serve --data /var/lib/weft --listen 127.0.0.1:4333 --sync-interval always
   weft serve --nats-config nats.conf

@@ -54,6 +54,13 @@ func checkBatch(file *specFile, fresh func() *specChecker, keepGoing bool, repor
 	return b, nil
 }
 
+// noteEmpty says of a file without specs that this is why nothing happens.
+func (p *program) noteEmpty(b *specBatch) {
+	if b.count+b.broken == 0 {
+		p.note("no specs in %s", b.file.name)
+	}
+}
+
 // at says where an error is.
 func (b *specBatch) at(line int, err error) error {
 	return fmt.Errorf("%s:%d: %w", b.file.name, line, err)

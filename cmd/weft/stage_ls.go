@@ -29,14 +29,14 @@ counted by the keeper; if none runs, ls says of how long ago the counts are.`,
 	jsonFlag(cmd, &asJSON)
 	return p.command(cmd, connecting(cmd), func(ctx context.Context, s settings, _ []string) error {
 		return p.with(ctx, s, "stage ls", func(ctx context.Context, a *app.App) error {
-			return p.stages(ctx, a.Fabric(), asJSON)
+			return p.stages(ctx, a.Fabric(), s.Namespace, asJSON)
 		})
 	})
 }
 
 // stages prints the stages. One that cannot be read is reported, and the list goes
 // on.
-func (p *program) stages(ctx context.Context, f *fabric.Fabric, asJSON bool) error {
+func (p *program) stages(ctx context.Context, f *fabric.Fabric, namespace string, asJSON bool) error {
 	all, err := f.Stages(ctx)
 	if err != nil {
 		return err
@@ -67,6 +67,9 @@ func (p *program) stages(ctx context.Context, f *fabric.Fabric, asJSON bool) err
 	if !asJSON {
 		if err := t.flush(); err != nil {
 			return err
+		}
+		if len(all) == 0 {
+			p.note("there is no stage in namespace %s", namespace)
 		}
 	}
 	if latest.Name != "" {

@@ -113,7 +113,7 @@ func TestStageRefusals(t *testing.T) {
 		{[]string{"stage", "pause", "slow", "--reason", strings.Repeat("x", 5000)}, app.ExitUsage, "longer than 4096"},
 		{[]string{"stage", "set", "slow", "--concurrency", "-1"}, app.ExitUsage, "concurrency -1 must not be negative"},
 		{[]string{"stage", "set", "slow", "--rate", "10/d"}, app.ExitUsage, "give one like 100/s, 30/m or 5/h"},
-		{[]string{"stage", "set", "slow", "--per-label", "tenant"}, app.ExitUsage, "must be formatted as key=value"},
+		{[]string{"stage", "set", "slow", "--per-label", "tenant"}, app.ExitUsage, `--per-label "tenant" is not NAME=NUMBER`},
 		{[]string{"stage", "set", "slow", "--per-label", "tenant=-1"}, app.ExitUsage, "limit -1 of label \"tenant\" is not within 0"},
 		{[]string{"stage", "set", "slow", "--per-key", "1000"}, app.ExitUsage, "limit 1000 of a key is not within 0"},
 		{[]string{"stage", "set", "slow", "--burst", "10"}, app.ExitUsage, "give --rate too"},

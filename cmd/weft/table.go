@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -84,6 +85,15 @@ func printableRune(r rune) rune {
 		return -1
 	}
 	return r
+}
+
+// oneLine is a whole text in one line, without what could move a cursor.
+func oneLine(s string) string {
+	lines := strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"), func(r rune) bool { return r == '\n' || r == '\r' })
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(strings.Map(printableRune, line))
+	}
+	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return line == "" }), "; ")
 }
 
 // previewWidth is how much of an output or a reason a table shows.

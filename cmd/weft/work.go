@@ -79,10 +79,21 @@ func (p *program) work(ctx context.Context, s settings, handler *commandHandler,
 	}
 	defer func() { err = errors.Join(err, a.Stop()) }()
 	if err := p.checkLease(ctx, s, a, w.Stage); err != nil {
-		return stoppedOr(ctx, err)
+		return stoppedOr(ctx, advised(err))
 	}
 	handler.use(a)
-	return a.Work(ctx, w)
+	return advised(a.Work(ctx, w))
+}
+
+// advised adds to the refusal of the keeper that the work does without one.
+func advised(err error) error {
+	refused, ok := errors.AsType[*app.RefusedError](err)
+	if !ok || !refused.OfKeeper() {
+		return err
+	}
+	copied := *refused // the log may have the same one
+	copied.Advice = "leave the keeper to weft keep, or give --keeper=false"
+	return &copied
 }
 
 // checkLease says so when a lease was given that the stage does not have.

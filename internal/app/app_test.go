@@ -48,6 +48,8 @@ func TestExitCodes(t *testing.T) {
 		{app.Usage("wrapped: %w", job.ErrMissingJob), app.ExitUsage},
 		{job.Invalid("no stage"), app.ExitUsage},
 		{fmt.Errorf("get: %w", &job.Error{Code: job.CodeMissingJob, JobID: "x"}), app.ExitNotFound},
+		{fmt.Errorf("output: %w", fabric.ErrAbsent), app.ExitNotFound},
+		{fabric.ErrUnopenable, app.ExitFailed},
 		{job.ErrDuplicateJob, app.ExitRefused},
 		{job.ErrTerminalJob, app.ExitRefused},
 		{job.ErrNotFailed, app.ExitRefused},

@@ -21,7 +21,7 @@ const (
 	ExitDone     = 0
 	ExitFailed   = 1 // the work, or the program, failed
 	ExitUsage    = 2 // wrong flags, arguments, settings or specs
-	ExitNotFound = 3 // no such job, stage, cron entry or feed
+	ExitNotFound = 3 // no such job, stage, cron entry, feed or output
 	ExitRefused  = 4 // the fabric said no; the error code is printed
 	ExitNoServer = 5 // no server, or none that will do
 )
@@ -68,7 +68,7 @@ func ExitCode(err error) int {
 	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return ExitRefused
 	}
-	if errors.Is(err, fabric.ErrMissingStage) || errors.Is(err, fabric.ErrMissingCron) || errors.Is(err, fabric.ErrMissingFeed) {
+	if errors.Is(err, fabric.ErrMissingStage) || errors.Is(err, fabric.ErrMissingCron) || errors.Is(err, fabric.ErrMissingFeed) || errors.Is(err, fabric.ErrAbsent) {
 		return ExitNotFound
 	}
 	if _, ok := errors.AsType[*fabric.ScheduleError](err); ok {

@@ -25,6 +25,7 @@ type RefusedError struct {
 	Subject   string
 	Namespace string
 	Role      roles.Role // what the process takes its user for; empty is unknown
+	Advice    string     // what else can be done, where the program knows that; may be empty
 	Err       error      // the client's
 }
 
@@ -46,8 +47,8 @@ func (e *RefusedError) hint(may func(roles.Config, string) []roles.Role) string 
 		return "no role of namespace " + e.Namespace + " may; see weft auth roles"
 	}
 	hint := ""
-	if e.Subject == "$KV."+e.Namespace+"."+kv.LeaderKey {
-		hint = "leave the keeper to weft keep, or give --keeper=false; "
+	if e.Advice != "" {
+		hint = e.Advice + "; "
 	}
 	names := make([]string, len(allowed))
 	for i, r := range allowed {
@@ -58,6 +59,9 @@ func (e *RefusedError) hint(may func(roles.Config, string) []roles.Role) string 
 	}
 	return hint + "role " + strings.Join(names, " or ") + " may; see weft auth roles"
 }
+
+// OfKeeper reports whether it is a keeper's that wants to lead.
+func (e *RefusedError) OfKeeper() bool { return e.Subject == "$KV."+e.Namespace+"."+kv.LeaderKey }
 
 // Unwrap gives the client's error.
 func (e *RefusedError) Unwrap() error { return e.Err }

@@ -44,9 +44,12 @@ type Options struct {
 	Port int
 	// User and Password are what clients have to show, if User is not empty.
 	User, Password string
-	// SyncInterval is how often data is forced to disk; 0 leaves it to the server
-	// or to NATSConfig.
+	// SyncInterval is how often data is forced to disk; 0 leaves it to NATSConfig, or
+	// else to DefaultSync.
 	SyncInterval time.Duration
+	// DefaultSync is the interval for when nobody names one, neither SyncInterval,
+	// SyncAlways nor NATSConfig; 0 leaves it to the server.
+	DefaultSync time.Duration
 	// SyncAlways forces data to disk before each answer.
 	SyncAlways bool
 	// NATSConfig is a nats-server configuration file. The other options win over
@@ -120,6 +123,9 @@ func (o Options) serverOptions() (*server.Options, error) {
 		c.SyncInterval, c.SyncAlways = o.SyncInterval, false
 	}
 	c.SyncAlways = c.SyncAlways || o.SyncAlways
+	if c.SyncInterval == 0 && !c.SyncAlways {
+		c.SyncInterval = o.DefaultSync
+	}
 	return c, nil
 }
 

@@ -192,6 +192,26 @@ func TestDefaultDirIsForWhenNobodySays(t *testing.T) {
 	}
 }
 
+// A nats-server file wins over the default interval only if it names one.
+func TestDefaultSyncIsForWhenNobodySays(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"max_payload: 4096":                   7 * time.Second,
+		"jetstream { sync_interval: 120s }":   2 * time.Minute,
+		"jetstream { sync_interval: always }": 0,
+	} {
+		file := filepath.Join(t.TempDir(), "nats.conf")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := start(t, embed.Options{NATSConfig: file, DefaultSync: 7 * time.Second})
+		every, always := s.Sync()
+		if want == 0 && !always || want != 0 && (every != want || always) {
+			t.Errorf("%s: syncs every %s, always %t", text, every, always)
+		}
+	}
+}
+
 func TestBrokenNATSConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "nats.conf")

@@ -78,7 +78,7 @@ type Act string
 const (
 	Look    Act = ""        // a read, of which the server sees all that there is to see
 	Cancel  Act = "cancel"  // end a job by hand
-	Operate Act = "operate" // retry a job, change a stage, repair
+	Operate Act = "operate" // retry a job, change a stage or a cron entry, repair
 	Land    Act = "land"    // take of a feed of outcomes, or remove one
 )
 

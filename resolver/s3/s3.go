@@ -122,7 +122,7 @@ func (s *Store) Open(ctx context.Context, ref string) (io.ReadCloser, error) {
 	watch := silence.Start(ctx, longestSilence)
 	body, _, _, err := minio.Core{Client: s.client}.GetObject(watch.Context(), bucket, key, minio.GetObjectOptions{})
 	if err != nil {
-		err = watch.Explain(plain(err, job.ErrUnopenable))
+		err = watch.Explain(plain(err, job.ErrAbsent))
 		watch.End()
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Store) Link(ctx context.Context, ref string) (string, error) {
 	}
 	link, err := s.client.PresignedGetObject(ctx, bucket, key, s.life, nil)
 	if err != nil {
-		return "", plain(err, job.ErrUnopenable)
+		return "", plain(err, job.ErrAbsent)
 	}
 	return link.String(), nil
 }

@@ -52,8 +52,9 @@ func TestS3(t *testing.T) {
 	t.Run("an object streams", func(t *testing.T) { wantObject(t, store, ref, large) })
 	t.Run("what is not there stays so", func(t *testing.T) {
 		for _, ref := range []string{"s3://photos/none", "s3://nobody-has-this/none", "s3://photos", "s3://photos/", "s3:photos/x", "s3:///x", "s3://A B/x"} {
-			if _, err := store.Open(t.Context(), ref); !errors.Is(err, job.ErrUnopenable) {
-				t.Errorf("%s: %v", ref, err)
+			_, err := store.Open(t.Context(), ref)
+			if absent := strings.HasSuffix(ref, "/none"); !errors.Is(err, job.ErrUnopenable) || errors.Is(err, job.ErrAbsent) != absent {
+				t.Errorf("%s: %v; want that it is absent: %t", ref, err, absent)
 			}
 		}
 	})

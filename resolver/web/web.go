@@ -170,6 +170,8 @@ func (r *Resolver) acceptable(answer *http.Response) error {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusRequestTimeout,
 		code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
 		return fmt.Errorf("the server answers %s", answer.Status)
+	case code == http.StatusNotFound, code == http.StatusGone:
+		return fmt.Errorf("%w: the server answers %s", job.ErrAbsent, answer.Status)
 	default:
 		return fmt.Errorf("%w: the server answers %s", job.ErrUnopenable, answer.Status)
 	}

@@ -104,6 +104,9 @@ func TestAnswersAreTakenForWhatTheyMean(t *testing.T) {
 	for code, lasts := range map[int]bool{400: true, 404: true, 410: true, 204: true, 206: true, 401: false, 403: false, 408: false, 429: false, 500: false, 503: false} {
 		_, err := read(t, r, fmt.Sprintf("%s/%d?token=s3cret", url, code))
 		wantRefused(t, strconv.Itoa(code), err, lasts, strconv.Itoa(code))
+		if absent := code == http.StatusNotFound || code == http.StatusGone; errors.Is(err, job.ErrAbsent) != absent {
+			t.Errorf("%d: %v; want that it is absent: %t", code, err, absent)
+		}
 	}
 }
 
