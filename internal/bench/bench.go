@@ -113,7 +113,8 @@ func Run(ctx context.Context, nc *nats.Conn, o Options, give func(Figure)) (err 
 	keeper.Go(func() { _ = r.f.Keep(keeping) }) // it ends without error when it is told to
 	defer keeper.Wait()
 	defer stop()
-	for _, step := range []func(context.Context) error{r.throughput, r.latency, r.bare, r.renewals, r.processes, r.growth, r.memory} {
+	// The latency is an idle system's, as the raw one is: it comes first.
+	for _, step := range []func(context.Context) error{r.latency, r.throughput, r.bare, r.renewals, r.processes, r.growth, r.memory} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -170,15 +171,14 @@ func (r *run) finished(ctx context.Context, n int) error {
 func (r *run) delayed(ctx context.Context) error {
 	const stage = "delayed"
 	n := min(growthFew, r.o.Growth)
-	late, done := make([]time.Duration, n), make(chan struct{})
-	var started atomic.Int64
+	var mu sync.Mutex
+	late, done := make([]time.Duration, 0, n), make(chan struct{})
 	stop, err := r.work(ctx, stage, growthSlots, worker.HandlerFunc(func(_ context.Context, t *worker.Task) job.Outcome {
-		if i := started.Add(1); i <= int64(n) {
-			due, _ := time.Parse(time.RFC3339Nano, t.Job().InputRef)
-			late[i-1] = r.f.Now().Sub(due)
-			if i == int64(n) {
-				close(done)
-			}
+		due, _ := time.Parse(time.RFC3339Nano, t.Job().InputRef)
+		mu.Lock()
+		defer mu.Unlock()
+		if late = append(late, r.f.Now().Sub(due)); len(late) == n {
+			close(done)
 		}
 		return job.Completed("data:,")
 	}), worker.Hooks{})
@@ -205,6 +205,8 @@ func (r *run) delayed(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	slices.Sort(late)
 	r.figure(Figure{Name: fmt.Sprintf("lateness of %d delayed jobs, p50", n), Value: float64(quantile(late, 0.5).Milliseconds()), Unit: "ms"})
 	r.figure(Figure{Name: fmt.Sprintf("lateness of %d delayed jobs, p99", n), Value: float64(quantile(late, 0.99).Milliseconds()), Unit: "ms"})
