@@ -56,6 +56,9 @@ func (r *run) growth(ctx context.Context) error {
 	if err := r.finished(ctx, many); err != nil {
 		return err
 	}
+	if err := r.calm(ctx, many); err != nil {
+		return err
+	}
 	if _, err := r.drainBefore(ctx, one, few, fewInOne, fmt.Sprintf("with %d finished", many)); err != nil {
 		return err
 	}
