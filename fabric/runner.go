@@ -193,6 +193,13 @@ func (r *Runner) handOut(h *holding) (c job.Claim, lasts bool) {
 	return job.Claim{}, false
 }
 
+// current is claim for who does not hold h.mu.
+func (h *holding) current() job.Claim {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claim()
+}
+
 // claim is what the worker gets to see of a holding. h.mu is held.
 func (h *holding) claim() job.Claim {
 	return job.Claim{Job: h.rec.Job, Token: h.rec.Job.Token(), Lease: h.stage.Lease, Nudge: &h.nudge}

@@ -281,19 +281,19 @@ func (t *taker) giveBackStale(lease, after time.Duration) {
 	for len(t.ready) > 0 && time.Since(t.ready[0].claimed) >= after {
 		h := t.ready[0]
 		t.ready, t.asked = t.ready[1:], 0
-		go t.giveBack(h)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), giveBackWait)
+			defer cancel()
+			t.giveBack(ctx, h.current())
+		}()
 	}
 	if len(t.ready) > 0 {
 		t.reviewLater(lease)
 	}
 }
 
-func (t *taker) giveBack(h *holding) {
-	h.mu.Lock()
-	c := h.claim()
-	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), giveBackWait)
-	defer cancel()
+// giveBack ends a claim that was not handed out, at no charge.
+func (t *taker) giveBack(ctx context.Context, c job.Claim) {
 	if err := t.r.Settle(ctx, c, job.Released()); err != nil {
 		t.r.log.Warn("job not given back", attemptOf(c.Job), "error", err)
 	}
@@ -324,19 +324,13 @@ func (t *taker) close(claims []job.Claim) {
 	t.ready = nil
 	t.mu.Unlock()
 	for _, h := range ready {
-		h.mu.Lock()
-		claims = append(claims, h.claim())
-		h.mu.Unlock()
+		claims = append(claims, h.current())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackWait)
 	defer cancel()
 	var returning sync.WaitGroup
 	for _, c := range claims {
-		returning.Go(func() {
-			if err := t.r.Settle(ctx, c, job.Released()); err != nil {
-				t.r.log.Warn("job not given back", attemptOf(c.Job), "error", err)
-			}
-		})
+		returning.Go(func() { t.giveBack(ctx, c) })
 	}
 	returning.Wait()
 }

@@ -17,36 +17,7 @@ import (
 // reading gives what Changes gives until the test ends.
 func reading(t *testing.T, b *kv.Bucket, patterns ...string) <-chan kv.Entry {
 	t.Helper()
-	entries := make(chan kv.Entry)
-	ctx := t.Context()
-	go func() {
-		defer close(entries)
-		for e, err := range b.Changes(ctx, patterns...) {
-			if err != nil {
-				return
-			}
-			select {
-			case entries <- e:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return entries
-}
-
-func nextEntry(t *testing.T, entries <-chan kv.Entry) kv.Entry {
-	t.Helper()
-	select {
-	case e, open := <-entries:
-		if !open {
-			t.Fatal("it ended")
-		}
-		return e
-	case <-time.After(2 * soon):
-		t.Fatal("no change")
-	}
-	return kv.Entry{}
+	return flowing(t.Context(), b.Changes(t.Context(), patterns...))
 }
 
 func TestChangesGiveWhatIsThereAndWhatHappens(t *testing.T) {
@@ -55,17 +26,17 @@ func TestChangesGiveWhatIsThereAndWhatHappens(t *testing.T) {
 	first := swap(t, b, kv.Write{Key: "job.a", Value: []byte("one")})
 	swap(t, b, kv.Write{Key: "job.c", Value: []byte("not asked for")})
 	entries := reading(t, b, kv.JobKey("a"), kv.JobKey("b"))
-	if e := nextEntry(t, entries); e.Key != "job.a" || e.Revision != first || string(e.Value) != "one" || e.Write == "" {
+	if e := next(t, entries); e.Key != "job.a" || e.Revision != first || string(e.Value) != "one" || e.Write == "" {
 		t.Errorf("first %+v", e)
 	}
 	second := swap(t, b, kv.Write{Key: "job.b", Value: []byte("two")})
-	if e := nextEntry(t, entries); e.Key != "job.b" || e.Revision != second {
+	if e := next(t, entries); e.Key != "job.b" || e.Revision != second {
 		t.Errorf("then %+v", e)
 	}
 	if err := b.Delete(t.Context(), "job.a", first); err != nil {
 		t.Fatal(err)
 	}
-	if e := nextEntry(t, entries); e.Key != "job.a" || !e.Marker {
+	if e := next(t, entries); e.Key != "job.a" || !e.Marker {
 		t.Errorf("deleted %+v", e)
 	}
 }
@@ -77,10 +48,10 @@ func TestChangesGoOnAfterARestart(t *testing.T) {
 	b := openBucket(t, s.Connect(), config)
 	before := swap(t, b, kv.Write{Key: "job.a", Value: []byte("one")})
 	entries := reading(t, b, kv.AllJobs)
-	nextEntry(t, entries)
+	next(t, entries)
 	s.Restart()
 	after := swap(t, b, kv.Write{Key: "job.a", Value: []byte("two"), Revision: before})
-	if e := nextEntry(t, entries); e.Revision != after {
+	if e := next(t, entries); e.Revision != after {
 		t.Errorf("after the restart %+v, not revision %d", e, after)
 	}
 }

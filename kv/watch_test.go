@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"testing"
 	"time"
 
@@ -14,39 +15,44 @@ import (
 	"github.com/weft-fabric/weft/kv"
 )
 
-// watching gives the changes of the patterns until the test ends.
-func watching(t *testing.T, b *kv.Bucket, patterns ...string) <-chan kv.Change {
-	t.Helper()
-	changes := make(chan kv.Change)
-	ctx := t.Context()
+// flowing gives what comes until the test ends.
+func flowing[T any](ctx context.Context, coming iter.Seq2[T, error]) <-chan T {
+	flow := make(chan T)
 	go func() {
-		defer close(changes)
-		for change, err := range b.Watch(ctx, patterns...) {
+		defer close(flow)
+		for one, err := range coming {
 			if err != nil {
 				return
 			}
 			select {
-			case changes <- change:
+			case flow <- one:
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	return changes
+	return flow
 }
 
-func next(t *testing.T, changes <-chan kv.Change) kv.Change {
+// next is what comes next.
+func next[T any](t *testing.T, flow <-chan T) (one T) {
 	t.Helper()
 	select {
-	case change, open := <-changes:
+	case one, open := <-flow:
 		if !open {
-			t.Fatal("the watch ended")
+			t.Fatal("it ended")
 		}
-		return change
+		return one
 	case <-time.After(2 * soon):
-		t.Fatal("no change")
+		t.Fatal("nothing comes")
 	}
-	return kv.Change{}
+	return one
+}
+
+// watching gives the changes of the patterns until the test ends.
+func watching(t *testing.T, b *kv.Bucket, patterns ...string) <-chan kv.Change {
+	t.Helper()
+	return flowing(t.Context(), b.Watch(t.Context(), patterns...))
 }
 
 func TestWatchGivesWhatIsThereThenSyncedThenChanges(t *testing.T) {
