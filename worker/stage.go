@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
@@ -56,7 +57,11 @@ func (s *stage) dispatch() error {
 			return nil
 		}
 		claims, err := s.worker.fabric.Claim(taking, s.name, n)
-		s.start(claims, n)
+		if s.start(claims, n) {
+			// Asking again is a write on the connection, behind which handlers that
+			// could begin would wait.
+			runtime.Gosched()
+		}
 		switch {
 		case s.worker.stopped():
 			return nil
@@ -152,8 +157,8 @@ func (s *stage) wantAgain() {
 
 // start gives each claim a slot, or lets it wait for one if it was claimed ahead.
 // Claims that came when taking had ended already, or that are more than was asked
-// for, go back.
-func (s *stage) start(claims []job.Claim, n int) {
+// for, go back. It reports whether a handler begins.
+func (s *stage) start(claims []job.Claim, n int) (begins bool) {
 	stopped := s.worker.stopped()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,11 +172,13 @@ func (s *stage) start(claims []job.Claim, n int) {
 			s.running++
 			s.begins(a.since)
 			s.employ(a)
+			begins = true
 		default:
 			s.queue = append(s.queue, a)
 			s.reviewLater()
 		}
 	}
+	return begins
 }
 
 // restMost is how many goroutines without a slot are kept for the next claims. A
