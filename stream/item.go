@@ -169,16 +169,15 @@ func (q *Queue) decide(ctx context.Context, msg *nats.Msg, err error) error {
 }
 
 // stored reports whether the message is there, as far as the server answers.
-func (q *Queue) stored(ctx context.Context, msg *nats.Msg) bool {
+func (q *Queue) stored(ctx context.Context, sent *nats.Msg) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	stage, ok := q.names.stageOf(msg.Subject)
-	st, err := q.js.Stream(ctx, q.names.stream(stage))
-	if !ok || err != nil {
+	stage, ok := q.names.stageOf(sent.Subject)
+	if !ok {
 		return false
 	}
-	there, err := st.GetLastMsgForSubject(ctx, msg.Subject)
-	return err == nil && there.Header.Get(RevisionHeader) == msg.Header.Get(RevisionHeader)
+	msg, there, err := q.last(ctx, stage, sent.Subject)
+	return err == nil && there && msg.Header.Get(RevisionHeader) == sent.Header.Get(RevisionHeader)
 }
 
 func isOccupied(err error) bool {

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -13,86 +12,50 @@ import (
 	"github.com/weft-fabric/weft/job"
 )
 
-// codeStreamNotFound is the server's code for a stream that does not exist.
-const codeStreamNotFound jetstream.ErrorCode = 10059
-
 // Offered reports whether a job has an item, taken or not, or a schedule.
-func (q *Queue) Offered(ctx context.Context, stage string, lane int, id string) (bool, error) {
-	st, err := q.js.Stream(ctx, q.names.stream(stage))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("stage %s: %w", stage, err)
-	}
-	for _, subject := range []string{q.names.later(stage, id), q.names.item(stage, lane, id)} {
-		_, err := st.GetLastMsgForSubject(ctx, subject)
-		if err == nil {
-			return true, nil
-		}
-		if !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return false, fmt.Errorf("stage %s: %w", stage, err)
+func (q *Queue) Offered(ctx context.Context, stage string, lane int, id string) (there bool, err error) {
+	for _, subject := range []string{q.names.item(stage, lane, id), q.names.later(stage, id)} {
+		if _, there, err = q.last(ctx, stage, subject); there || err != nil {
+			return there, err
 		}
 	}
-	return false, nil
+	// A schedule that was there and fired between the two looks has become the item.
+	_, there, err = q.last(ctx, stage, q.names.item(stage, lane, id))
+	return there, err
 }
 
 // Scheduled gives the time of a job's schedule, zero if it cannot be told. It reports
 // false when there is none.
 func (q *Queue) Scheduled(ctx context.Context, stage, id string) (due time.Time, there bool, err error) {
-	st, err := q.js.Stream(ctx, q.names.stream(stage))
-	var msg *jetstream.RawStreamMsg
-	if err == nil {
-		msg, err = st.GetLastMsgForSubject(ctx, q.names.later(stage, id))
+	msg, there, err := q.last(ctx, stage, q.names.later(stage, id))
+	if there {
+		due = dueOf(&msg)
 	}
-	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrMsgNotFound) {
-		return due, false, nil
-	}
-	if err != nil {
-		return due, false, fmt.Errorf("stage %s: %w", stage, err)
-	}
-	return dueOf(msg), true, nil
+	return due, there, err
 }
 
 // HasItems reports whether a lane of a stage holds any item.
-func (q *Queue) HasItems(ctx context.Context, stage string, lane int) (bool, error) {
-	st, err := q.js.Stream(ctx, q.names.stream(stage))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return false, nil
-	}
-	if err == nil {
-		_, err = st.GetLastMsgForSubject(ctx, q.names.item(stage, lane, "*"))
-	}
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("stage %s: %w", stage, err)
-	}
-	return true, nil
+func (q *Queue) HasItems(ctx context.Context, stage string, lane int) (there bool, err error) {
+	_, there, err = q.last(ctx, stage, q.names.item(stage, lane, "*"))
+	return there, err
 }
 
 // Find reads the item of a job that may be in any lane of a stage. It reports
 // false when there is none.
 func (q *Queue) Find(ctx context.Context, stage, id string) (Item, bool, error) {
-	st, err := q.js.Stream(ctx, q.names.stream(stage))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return Item{}, false, nil
-	}
-	if err != nil {
-		return Item{}, false, fmt.Errorf("stage %s: %w", stage, err)
-	}
 	for lane := job.HighestPriority; lane <= job.LowestPriority; lane++ {
-		msg, err := st.GetLastMsgForSubject(ctx, q.names.item(stage, lane, id))
-		if err == nil {
-			revision, _ := strconv.ParseUint(msg.Header.Get(RevisionHeader), 10, 64)
-			return Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision, Trace: TraceOf(msg.Header.Get)}, true, nil
-		}
-		if !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return Item{}, false, fmt.Errorf("stage %s: %w", stage, err)
+		msg, there, err := q.last(ctx, stage, q.names.item(stage, lane, id))
+		if there || err != nil {
+			return itemOf(&msg, stage, lane, id), there, err
 		}
 	}
 	return Item{}, false, nil
+}
+
+// itemOf reads a stored item.
+func itemOf(msg *jetstream.RawStreamMsg, stage string, lane int, id string) Item {
+	revision, _ := strconv.ParseUint(msg.Header.Get(RevisionHeader), 10, 64)
+	return Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision, Trace: TraceOf(msg.Header.Get)}
 }
 
 // EachOffer gives the id of every job that has an item or a schedule in the

@@ -2,11 +2,7 @@ package stream
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Pick gives the item of a job out of its turn, wherever in the queue it is. The
@@ -14,23 +10,12 @@ import (
 // on the record alone. So it may be removed, but neither given back nor reported
 // in progress. It reports false when the job has no item.
 func (q *Queue) Pick(ctx context.Context, stage string, lane int, id string) (*Delivery, bool, error) {
-	st, err := q.js.Stream(ctx, q.names.stream(stage))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, false, nil
+	msg, there, err := q.last(ctx, stage, q.names.item(stage, lane, id))
+	if !there || err != nil {
+		return nil, false, err
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("stage %s: %w", stage, err)
-	}
-	msg, err := st.GetLastMsgForSubject(ctx, q.names.item(stage, lane, id))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("stage %s: %w", stage, err)
-	}
-	revision, _ := strconv.ParseUint(msg.Header.Get(RevisionHeader), 10, 64)
 	return &Delivery{
-		Item: Item{Stage: stage, Lane: lane, JobID: id, Body: msg.Data, Revision: revision, Trace: TraceOf(msg.Header.Get)},
+		Item: itemOf(&msg, stage, lane, id),
 		Seq:  msg.Sequence, Stored: msg.Time,
 		remove: func() bool { return q.remove(stage, msg.Sequence) },
 	}, true, nil
