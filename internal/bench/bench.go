@@ -101,18 +101,11 @@ func Run(ctx context.Context, nc *nats.Conn, o Options, give func(Figure)) (err 
 	if err := r.raw(ctx); err != nil {
 		return fmt.Errorf("raw JetStream: %w", err)
 	}
-	opts := fabric.DefaultOptions()
-	opts.Namespace, opts.Logger = r.namespace, o.Logger
-	if r.f, err = fabric.Open(ctx, nc, opts); err != nil {
+	leave, err := r.open(ctx)
+	if err != nil {
 		return err
 	}
-	defer r.f.Close()
-	// A keeper runs beside, as it does in every weft work.
-	keeping, stop := context.WithCancel(ctx)
-	var keeper sync.WaitGroup
-	keeper.Go(func() { _ = r.f.Keep(keeping) }) // it ends without error when it is told to
-	defer keeper.Wait()
-	defer stop()
+	defer leave()
 	// The latency is an idle system's, as the raw one is: it comes first.
 	for _, step := range []func(context.Context) error{r.latency, r.throughput, r.bare, r.renewals, r.processes, r.growth, r.memory} {
 		if err := step(ctx); err != nil {
@@ -120,6 +113,24 @@ func Run(ctx context.Context, nc *nats.Conn, o Options, give func(Figure)) (err 
 		}
 	}
 	return nil
+}
+
+// open opens the fabric of the run's namespace. A keeper runs beside, as it does in
+// every weft work.
+func (r *run) open(ctx context.Context) (leave func(), err error) {
+	opts := fabric.DefaultOptions()
+	opts.Namespace, opts.Logger = r.namespace, r.o.Logger
+	if r.f, err = fabric.Open(ctx, r.nc, opts); err != nil {
+		return nil, err
+	}
+	keeping, stop := context.WithCancel(ctx)
+	var keeper sync.WaitGroup
+	keeper.Go(func() { _ = r.f.Keep(keeping) }) // it ends without error when it is told to
+	return func() {
+		stop()
+		keeper.Wait()
+		r.f.Close()
+	}, nil
 }
 
 // maxPending is how many raw publishes are unanswered at once.
@@ -141,6 +152,7 @@ type run struct {
 	raw99   time.Duration
 
 	numbered int // jobs of the growth figures so far
+	parts    int // namespaces of growth figures so far
 }
 
 func (r *run) rate(name string, n int, took time.Duration, bound float64) float64 {

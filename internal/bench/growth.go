@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -45,33 +46,54 @@ func (r *run) growth(ctx context.Context) error {
 		ten[i] = fmt.Sprintf("spread%d", i)
 	}
 	few, many := min(growthFew, r.o.Growth), r.o.Growth
-	fewInOne, err := r.drainBefore(ctx, one, few, 0)
+	for _, stages := range [][]string{one, ten} {
+		var bound float64
+		for _, behind := range []int{few, many} {
+			err := r.apart(ctx, func(r *run) (err error) {
+				bound, err = r.drainBefore(ctx, stages, behind, bound)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	err := r.apart(ctx, func(r *run) error {
+		bound, err := r.drainBefore(ctx, one, few, 0, "with none finished")
+		if err != nil {
+			return err
+		}
+		if err := r.finished(ctx, many); err != nil {
+			return err
+		}
+		if err := r.calm(ctx, many); err != nil {
+			return err
+		}
+		_, err = r.drainBefore(ctx, one, few, bound, fmt.Sprintf("with %d finished", many))
+		return err
+	})
 	if err != nil {
-		return err
-	}
-	fewInTen, err := r.drainBefore(ctx, ten, few, 0)
-	if err != nil {
-		return err
-	}
-	if err := r.finished(ctx, many); err != nil {
-		return err
-	}
-	if err := r.calm(ctx, many); err != nil {
-		return err
-	}
-	if _, err := r.drainBefore(ctx, one, few, fewInOne, fmt.Sprintf("with %d finished", many)); err != nil {
-		return err
-	}
-	if _, err := r.drainBefore(ctx, one, many, fewInOne); err != nil {
-		return err
-	}
-	if _, err := r.drainBefore(ctx, ten, many, fewInTen); err != nil {
 		return err
 	}
 	if err := r.delayed(ctx); err != nil {
 		return err
 	}
 	return r.connections(ctx)
+}
+
+// apart measures in a namespace of its own, which is gone afterwards: what one
+// figure has left behind is no other's history.
+func (r *run) apart(ctx context.Context, measure func(*run) error) (err error) {
+	r.parts++
+	other := *r
+	other.namespace, other.numbered = fmt.Sprintf("%s-%d", r.namespace, r.parts), 0
+	defer func() { err = errors.Join(err, other.cleanUp()) }()
+	leave, err := other.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return measure(&other)
 }
 
 // drainBefore drains Options.Jobs jobs of stages in which then as many as behind
