@@ -26,7 +26,7 @@ func (k *keeper) audits(ctx context.Context) {
 			k.f.log.Warn("audit broken off", "error", err)
 			next = keeperGrace
 		}
-		k.rest(ctx, next, max(auditRest, restShare*time.Since(began)))
+		k.rest(ctx, max(auditRest, next-found.Took), max(auditRest, found.Took))
 	}
 }
 
@@ -50,14 +50,16 @@ func (k *keeper) rest(ctx context.Context, whole, least time.Duration) {
 	}
 }
 
-// audit lists the items in bulk, then reads through the records. A ready one
-// without item is looked at alone, since it may have moved while the lists were
-// read. One that is due and still has a schedule is offered in its place.
+// audit lists the items in bulk, then reads through the records at leisure. A ready
+// one without item is looked at alone, since it may have moved while the lists were
+// read; what was written after the keeper's grace before them is left to the next
+// audit. One that is due and still has a schedule is offered in its place.
 func (k *keeper) audit(ctx context.Context) (found AuditResult, err error) {
 	began := time.Now()
 	if err := k.openLanes(ctx); err != nil {
 		return found, err
 	}
+	settled := k.f.Now().Add(-keeperGrace)
 	offered, err := k.offered(ctx)
 	if err != nil {
 		return found, err
@@ -67,7 +69,7 @@ func (k *keeper) audit(ctx context.Context) (found AuditResult, err error) {
 		return found, err
 	}
 	var missing, stuck []string
-	for e, err := range k.f.bucket.List(ctx, kv.AllJobs) {
+	for e, err := range k.f.bucket.Browse(ctx, kv.AllJobs) {
 		if err != nil {
 			return found, err
 		}
@@ -85,7 +87,7 @@ func (k *keeper) audit(ctx context.Context) (found AuditResult, err error) {
 			if k.overdue(j) {
 				stuck = append(stuck, j.ID)
 			}
-		case ready(j) && k.f.Now().Sub(e.Created) > keeperGrace:
+		case ready(j) && e.Created.Before(settled):
 			missing = append(missing, j.ID)
 		}
 	}

@@ -24,7 +24,8 @@ const (
 	expiryGrace = time.Second
 	// keeperTick is how often the keeper looks at what has become due.
 	keeperTick = 500 * time.Millisecond
-	// auditEvery is how often all waiting records are held against all items.
+	// auditEvery is how often all waiting records are held against all items: from
+	// the beginning of an audit to that of the next.
 	auditEvery = 5 * time.Minute
 	// keeperHands is how many jobs the keeper works on at once.
 	keeperHands = 16
@@ -34,9 +35,9 @@ const (
 	probed = 256
 	listed = 20_000
 	// auditRest lies at least between the end of an audit and one that a burst has
-	// asked for, and restShare times as long as the audit took: it reads everything
-	// that waits, and must not become what the server is busy with. A list is
-	// followed by as long a rest.
+	// asked for, and as long as the audit took: it must not become what the server is
+	// busy with. A list of all items, which takes what it can get, is followed by a
+	// rest of restShare times as long.
 	auditRest = keeperGrace
 	restShare = 20
 )

@@ -81,15 +81,7 @@ func TestFollowGivesMoreThanAPage(t *testing.T) {
 	t.Parallel()
 	const keys = 2500
 	b, _ := bucket(t)
-	var writes []*kv.Pending
-	for i := range keys {
-		writes = append(writes, b.Begin(kv.Write{Key: fmt.Sprintf("job.j%d", i), Value: []byte("x")}, nil))
-	}
-	for _, w := range writes {
-		if _, err := w.End(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	fill(t, b, keys)
 	if n := until(t, following(t, b), synced); n != keys {
 		t.Fatalf("%d of %d keys", n, keys)
 	}

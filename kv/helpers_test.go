@@ -4,6 +4,7 @@ package kv_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -52,6 +53,20 @@ func behindProxy(t *testing.T) (through, direct *kv.Bucket, p *natstest.Proxy) {
 	s := natstest.Start(t)
 	p = s.Proxy()
 	return openBucket(t, p.Connect(), config), openBucket(t, s.Connect(), config), p
+}
+
+// fill creates the keys job.j0 and so on.
+func fill(t *testing.T, b *kv.Bucket, n int) {
+	t.Helper()
+	var writes []*kv.Pending
+	for i := range n {
+		writes = append(writes, b.Begin(kv.Write{Key: fmt.Sprintf("job.j%d", i), Value: []byte("x")}, nil))
+	}
+	for _, w := range writes {
+		if _, err := w.End(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func get(t *testing.T, b *kv.Bucket, key string) kv.Entry {
