@@ -69,7 +69,7 @@ func (k *keeper) audit(ctx context.Context) (found AuditResult, err error) {
 		return found, err
 	}
 	var missing, stuck []string
-	for e, err := range k.f.bucket.Browse(ctx, kv.AllJobs) {
+	for e, err := range k.f.bucket.Browse(ctx, kv.AllJobs, k.busy) {
 		if err != nil {
 			return found, err
 		}
@@ -97,6 +97,13 @@ func (k *keeper) audit(ctx context.Context) (found AuditResult, err error) {
 	k.f.log.Debug("audit done", "records", found.Records, "without_item", len(missing), "stuck", len(stuck), "took", time.Since(began))
 	return found, nil
 }
+
+// busyFor is how long after the last change that was followed somebody is taken to
+// be at work.
+const busyFor = time.Second
+
+// busy reports whether anybody is at work.
+func (k *keeper) busy() bool { return time.Since(time.Unix(0, k.changed.Load())) < busyFor }
 
 // openLanes brings lanes into use that somebody has published to without the
 // fabric. Nobody would look there otherwise.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-fabric/weft/job"
@@ -61,6 +62,7 @@ type keeper struct {
 	tallies *tallies
 	wake    chan struct{} // a dependency has ended
 	burst   chan struct{} // more jobs wait than were probed
+	changed atomic.Int64  // when the last change was followed, in nanoseconds since 1970
 	synced  bool          // of the follower's goroutine alone: everything that was there is known
 
 	unproved []string  // of tidy alone: jobs that wait unchanged and may have no item
@@ -100,6 +102,7 @@ func (k *keeper) lead(ctx context.Context) error {
 			working.Go(func() { k.sweeps(ctx) })
 			continue
 		}
+		k.changed.Store(time.Now().UnixNano())
 		k.observe(change.Entry)
 	}
 	return ctx.Err()

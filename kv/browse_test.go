@@ -11,6 +11,8 @@ import (
 	"github.com/weft-fabric/weft/kv"
 )
 
+func quiet() bool { return false }
+
 func TestBrowseGivesEachKeyOnceAndNothingNewer(t *testing.T) {
 	t.Parallel()
 	const keys = 2500
@@ -22,7 +24,7 @@ func TestBrowseGivesEachKeyOnceAndNothingNewer(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]uint64{}
-	for e, err := range b.Browse(t.Context(), kv.AllJobs) {
+	for e, err := range b.Browse(t.Context(), kv.AllJobs, quiet) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +45,7 @@ func TestBrowseGivesEachKeyOnceAndNothingNewer(t *testing.T) {
 func TestBrowseEndsWithItsContextAndItsCaller(t *testing.T) {
 	t.Parallel()
 	b, nc := bucket(t)
-	for range b.Browse(t.Context(), kv.AllJobs) {
+	for range b.Browse(t.Context(), kv.AllJobs, quiet) {
 		t.Error("something is there")
 	}
 	fill(t, b, 1500)
@@ -51,7 +53,7 @@ func TestBrowseEndsWithItsContextAndItsCaller(t *testing.T) {
 	defer cancel()
 	var last error
 	n := 0
-	for _, err := range b.Browse(ctx, kv.AllJobs) {
+	for _, err := range b.Browse(ctx, kv.AllJobs, quiet) {
 		n++
 		last = err
 		cancel()
@@ -59,7 +61,7 @@ func TestBrowseEndsWithItsContextAndItsCaller(t *testing.T) {
 	if !errors.Is(last, context.Canceled) || n > 1100 {
 		t.Errorf("it ended with %v after %d", last, n)
 	}
-	for range b.Browse(t.Context(), kv.AllJobs) {
+	for range b.Browse(t.Context(), kv.AllJobs, quiet) {
 		break
 	}
 	stream, err := jetStream(t, nc).Stream(t.Context(), "KV_weft")
