@@ -150,6 +150,8 @@ type run struct {
 	consume float64
 	raw50   time.Duration // raw latency, median
 	raw99   time.Duration
+	trips50 time.Duration // raw latency of three trips in turn, median
+	trips99 time.Duration
 
 	numbered int // jobs of the growth figures so far
 	parts    int // namespaces of growth figures so far

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,7 +22,7 @@ func (r *run) raw(ctx context.Context) error {
 	if err := r.rawStreams(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{r.rawSwap, r.rawPublish, r.rawConsume, r.rawLatency} {
+	for _, step := range []func(context.Context) error{r.rawSwap, r.rawPublish, r.rawConsume, r.rawLatency, r.rawTrips} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -155,30 +156,80 @@ func (r *run) rawConsume(ctx context.Context) error {
 }
 
 // rawLatency is from a publish to its delivery, to a consumer that waits.
-func (r *run) rawLatency(ctx context.Context) error {
-	c, err := r.js.Consumer(ctx, r.rawStream("work"), rawConsumer)
-	if err != nil {
+func (r *run) rawLatency(ctx context.Context) (err error) {
+	r.raw50, r.raw99, err = r.rawDelivery(ctx, "raw publish to delivery", "late",
+		func(subject string, body []byte) error {
+			_, err := r.js.Publish(ctx, subject, body)
+			return err
+		},
+		func() error { return nil })
+	return err
+}
+
+// rawTrips is from a record that is created, by an item that is published then, to
+// the record's change by whoever the item was delivered to: what an idle enqueue's
+// three trips are, one after the other, without the fabric.
+func (r *run) rawTrips(ctx context.Context) (err error) {
+	var revision atomic.Uint64
+	var n atomic.Int64
+	swap := func() error {
+		ack, err := r.js.Publish(ctx, fmt.Sprintf("$KV.%s-raw.job.trip%d", r.namespace, n.Load()), r.body(),
+			jetstream.WithExpectLastSequencePerSubject(revision.Load()))
+		if err == nil {
+			revision.Store(ack.Sequence)
+		}
 		return err
 	}
-	arrived := make(chan time.Time, 1)
+	r.trips50, r.trips99, err = r.rawDelivery(ctx, "raw record, item and claim", "trip",
+		func(subject string, body []byte) error {
+			revision.Store(0)
+			n.Add(1)
+			if err := swap(); err != nil {
+				return err
+			}
+			_, err := r.js.Publish(ctx, subject, body, jetstream.WithExpectLastSequencePerSubject(0))
+			return err
+		}, swap)
+	return err
+}
+
+// rawDelivery measures from a publish until what it delivers has been received.
+func (r *run) rawDelivery(
+	ctx context.Context, name, id string, publish func(subject string, body []byte) error, receive func() error,
+) (p50, p99 time.Duration, err error) {
+	c, err := r.js.Consumer(ctx, r.rawStream("work"), rawConsumer)
+	if err != nil {
+		return 0, 0, err
+	}
+	arrived, failed := make(chan time.Time, 1), make(chan error, 1)
 	consuming, err := c.Consume(func(msg jetstream.Msg) {
+		if err := receive(); err != nil {
+			select {
+			case failed <- err:
+			default:
+			}
+		}
 		arrived <- time.Now()
 		_ = msg.Ack()
 	})
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	defer consuming.Stop()
 	body := r.body()
 	times, err := r.sample(ctx, arrived, func(i int) error {
-		_, err := r.js.Publish(ctx, fmt.Sprintf("%s-raw.work.raw.late%d", r.namespace, i), body)
-		return err
+		return publish(fmt.Sprintf("%s-raw.work.raw.%s%d", r.namespace, id, i), body)
 	})
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	r.raw50, r.raw99 = quantile(times, 0.5), quantile(times, 0.99)
-	r.figure(Figure{Name: "raw publish to delivery, p50", Value: micros(r.raw50), Unit: "us"})
-	r.figure(Figure{Name: "raw publish to delivery, p99", Value: micros(r.raw99), Unit: "us"})
-	return nil
+	select {
+	case err := <-failed:
+		return 0, 0, err
+	default:
+	}
+	p50, p99 = quantile(times, 0.5), quantile(times, 0.99)
+	r.figure(Figure{Name: name + ", p50", Value: micros(p50), Unit: "us"})
+	r.figure(Figure{Name: name + ", p99", Value: micros(p99), Unit: "us"})
+	return p50, p99, nil
 }
