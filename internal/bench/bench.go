@@ -62,8 +62,13 @@ func (o Options) Validate() error {
 	case len(o.Slots) == 0:
 		return errors.New("slots are missing; the default is 1,8,64,256")
 	}
-	if o.Growth < 0 {
-		return fmt.Errorf("growth %d is below 0", o.Growth)
+	for _, number := range []struct {
+		name  string
+		value int
+	}{{"growth", o.Growth}, {"held", o.Held}, {"processes", o.Workers}} {
+		if number.value < 0 {
+			return fmt.Errorf("%s %d is below 0", number.name, number.value)
+		}
 	}
 	for _, n := range o.Slots {
 		if n < 1 {

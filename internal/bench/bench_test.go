@@ -47,3 +47,19 @@ func TestRunMeasuresAndLeavesNothing(t *testing.T) {
 		t.Errorf("stream %s stays behind", name)
 	}
 }
+
+func TestOptionsOutOfRangeAreRefused(t *testing.T) {
+	t.Parallel()
+	for want, set := range map[string]func(*bench.Options){
+		"growth -1 is below 0":    func(o *bench.Options) { o.Growth = -1 },
+		"held -1 is below 0":      func(o *bench.Options) { o.Held = -1 },
+		"processes -1 is below 0": func(o *bench.Options) { o.Workers = -1 },
+		"slots 0 is below 1":      func(o *bench.Options) { o.Slots = []int{0} },
+	} {
+		o := bench.DefaultOptions()
+		set(&o)
+		if err := o.Validate(); err == nil || err.Error() != want {
+			t.Errorf("%v, not %q", err, want)
+		}
+	}
+}
