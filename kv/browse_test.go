@@ -64,11 +64,5 @@ func TestBrowseEndsWithItsContextAndItsCaller(t *testing.T) {
 	for range b.Browse(t.Context(), kv.AllJobs, quiet) {
 		break
 	}
-	stream, err := jetStream(t, nc).Stream(t.Context(), "KV_weft")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range stream.ConsumerNames(t.Context()).Name() {
-		t.Errorf("consumer %s stays behind", name)
-	}
+	noConsumerStays(t, nc)
 }

@@ -160,11 +160,5 @@ func TestFollowEndsWithItsContextAndItsCaller(t *testing.T) {
 	for range b.Follow(t.Context(), kv.AllJobs) {
 		break
 	}
-	stream, err := jetStream(t, nc).Stream(t.Context(), "KV_weft")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range stream.ConsumerNames(t.Context()).Name() {
-		t.Errorf("consumer %s stays behind", name)
-	}
+	noConsumerStays(t, nc)
 }

@@ -69,6 +69,18 @@ func fill(t *testing.T, b *kv.Bucket, n int) {
 	}
 }
 
+// noConsumerStays holds that nobody has left a consumer on the bucket.
+func noConsumerStays(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	stream, err := jetStream(t, nc).Stream(t.Context(), "KV_weft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range stream.ConsumerNames(t.Context()).Name() {
+		t.Errorf("consumer %s stays behind", name)
+	}
+}
+
 func get(t *testing.T, b *kv.Bucket, key string) kv.Entry {
 	t.Helper()
 	e, err := b.Get(t.Context(), key)
