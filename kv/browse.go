@@ -9,7 +9,7 @@ import (
 
 // A browser rests after each page, quietShare times as long as the page took, or
 // busyShare times when others are at work: it then takes a tenth of what the server
-// could do, some two minutes for a million keys.
+// could do.
 const (
 	quietShare = 1
 	busyShare  = 9

@@ -10,12 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Codes of the server for what is not there.
-const (
-	codeStreamNotFound  jetstream.ErrorCode = 10059
-	codeMessageNotFound jetstream.ErrorCode = 10037
-)
-
 // lookWait bounds a look without a deadline of its own.
 const lookWait = 5 * time.Second
 
@@ -33,8 +27,7 @@ type lastAnswer struct {
 
 // last reads the last message of a subject from the leader of the stage's stream.
 // It reports false when there is none, or no such stream. The client's own call
-// needs the stream's information first, and that costs the server more than the
-// look itself.
+// needs the stream's information first, which would be a question more.
 func (q *Queue) last(ctx context.Context, stage, subject string) (msg jetstream.RawStreamMsg, there bool, err error) {
 	request, err := json.Marshal(map[string]string{"last_by_subj": subject})
 	if err != nil {
@@ -51,7 +44,7 @@ func (q *Queue) last(ctx context.Context, stage, subject string) (msg jetstream.
 		return msg, false, fmt.Errorf("stage %s: answer of the server: %w", stage, err)
 	}
 	if e := answer.Error; e != nil {
-		if e.ErrorCode == codeStreamNotFound || e.ErrorCode == codeMessageNotFound {
+		if e.ErrorCode == jetstream.JSErrCodeStreamNotFound || e.ErrorCode == jetstream.JSErrCodeMessageNotFound {
 			return msg, false, nil
 		}
 		return msg, false, fmt.Errorf("stage %s: %w", stage, e)

@@ -115,7 +115,7 @@ func (q *Queue) offers(ctx context.Context, stage, filter string, offset int) (o
 	if err := json.Unmarshal(msg.Data, &page); err != nil {
 		return page, err
 	}
-	if page.Error != nil && page.Error.ErrorCode == codeStreamNotFound {
+	if page.Error != nil && page.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound {
 		return offersPage{}, nil
 	}
 	if page.Error != nil {
